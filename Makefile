@@ -1,0 +1,44 @@
+# Everything a newcomer needs: `make demo` and `make test`. Each target sets up .venv first if it is stale.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint type bench format clean
+
+# BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpp2 needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/dpp2 run experiments/paper.toml --out runs/demo --force
+	@echo "Open runs/demo/convergence.png to see it."
+
+test: $(READY)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/pytest -n 2 -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/dpp2 bench core
+
+clean:
+	rm -rf $(VENV) runs build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,20 @@
+"""DPP²: decentralised optimisation with double privacy protection.
+
+from dpp2 import Experiment, run
+
+result = run(Experiment.load("experiments/paper.toml", ["run.rounds=100"]))
+result.x            # (N, d): where the agents ended
+result.metrics.gap  # (K+1,): the optimality gap at x^0 … x^K
+result.observation  # what an eavesdropper on all channels has: y, z (K, N, d) and P
+result.truth        # what it wants: x, grad, w, e (K, N, d) and eta (K,)
+"""
+
+from importlib.metadata import version
+
+from dpp2.errors import BadInput
+from dpp2.experiment import Experiment
+from dpp2.records import Records
+from dpp2.simulation import Result, Simulation, run
+
+__version__ = version("dpp2")
+__all__ = ["BadInput", "Experiment", "Records", "Result", "Simulation", "__version__", "run"]

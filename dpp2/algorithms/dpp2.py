@@ -1,0 +1,121 @@
+"""DPP² (paper, Algorithm 1), with the damping τ of the repaired variant; τ = 0 is the paper's algorithm.
+
+One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, z, x, d, q with noise):
+    w ~ Lap(u_w r^k),  e ~ Lap(u_e r^k)                  tier two
+    y = (1+τ)(x + w) + (1−η) d                           broadcast; mixing with d is tier one
+    z = ∇f(x) + η q + ρ Σ_j p_ij y_j + e                 broadcast
+    x ← x + w − α (z − e) + β Σ_j p_ij z_j
+    d ← d + (y − (1−η) d)/(1+τ)                          τ = 0: η d + y
+    q ← q + (ρ Σ_j p_ij y_j − (1−η) q)/(1+τ)             τ = 0: η q + ρ Σ_j p_ij y_j
+η^k is one secret scalar for the whole network: with one per agent, q = ρLd would break.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Private, Round, Setup
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.keys import NoiseStream, eta_stream
+from dpp2.stability import Divergence, Gradient, explain, fastest_mode
+from dpp2.weights import Spectrum, check_step
+
+if TYPE_CHECKING:
+    from dpp2.weights import Matrix
+
+_SCALE = "a number ≥ 0, or a list with one per agent"
+Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
+Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
+Eta = Annotated[float, Field(gt=0, le=1)]
+
+
+class Dpp2Noise(NoiseSection):
+    scales = ("u_w", "u_e")
+
+    u_w: Scale = Field(1.0, description=_SCALE)
+    u_e: Scale = Field(1.0, description=_SCALE)
+    decay: Decay = Field(0.9, description="a number in [0, 1] (0: noise in round 0 only), or a list with one per agent")
+
+
+class Dpp2Section(AlgorithmSection):
+    noise_section = Dpp2Noise
+    phases = ("y", "z")
+    noises = ("w", "e")
+    scalars = ("eta",)
+
+    name: Literal["dpp2"] = "dpp2"
+    alpha: float = Field(0.1, gt=0, description="a number > 0")
+    beta: float = Field(0.05, gt=0, description="a number > 0 and below alpha/λ_max(P)")
+    rho: float = Field(10.0, gt=0, description="a number > 0")
+    damping: float = Field(0.0, ge=0, description="a number ≥ 0 (0: the paper's algorithm)")
+    eta: Literal["uniform"] | Eta | list[Eta] = Field(
+        "uniform", description='"uniform", a number in (0, 1] (1: tier one off), or a list with one per round'
+    )
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_step(self.alpha, self.beta, eigenvalues)
+        if isinstance(self.eta, list) and len(self.eta) < rounds:
+            raise BadInput("algorithm.eta", self.eta, f"at least run.rounds = {rounds} entries, not {len(self.eta)}")
+
+    def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence:
+        parameters = (self.alpha, self.beta, self.rho, self.damping)
+        return explain(fastest_mode(x, gradient, P, *parameters), *parameters, k)
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Dpp2:
+        assert isinstance(noise, Dpp2Noise)
+        return Dpp2(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class Dpp2State:
+    """x: the agents' estimates; d, q: the dual variables, with q = ρLd."""
+
+    x: Array
+    d: Array
+    q: Array
+
+
+class Dpp2:
+    """The round program of DPP² for the agents in `setup.owned`."""
+
+    def __init__(self, section: Dpp2Section, noise: Dpp2Noise, setup: Setup) -> None:
+        self.objective = setup.objective
+        self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
+        self.damping = section.damping
+        self._eta, self._eta_key = section.eta, setup.keys.eta
+        self.w = _stream("w", noise.u_w, noise.decay, setup)
+        self.e = _stream("e", noise.u_e, noise.decay, setup)
+
+    def start(self, x0: Array) -> Dpp2State:
+        return Dpp2State(x=x0, d=np.zeros_like(x0), q=np.zeros_like(x0))
+
+    def eta(self, k: int) -> float:
+        if isinstance(self._eta, list):
+            return self._eta[k]
+        return eta_stream(self._eta_key, k) if isinstance(self._eta, str) else self._eta
+
+    def round(self, s: Dpp2State, k: int) -> Round:
+        w, e, eta, t = self.w(k), self.e(k), self.eta(k), 1 + self.damping
+        y = t * (s.x + w) + (1 - eta) * s.d
+        Ly = yield Broadcast("y", y)
+        f, grad = self.objective(s.x)
+        z = grad + eta * s.q + self.rho * Ly + e
+        Lz = yield Broadcast("z", z)
+        state = Dpp2State(
+            x=s.x + w - self.alpha * (z - e) + self.beta * Lz,
+            d=s.d + (y - (1 - eta) * s.d) / t,
+            q=s.q + (self.rho * Ly - (1 - eta) * s.q) / t,
+        )
+        return state, Private(f, grad, noise={"w": w, "e": e}, scalars={"eta": eta})
+
+
+def _stream(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:
+    def owned(value: float | list[float]) -> Array:
+        return np.asarray(np.broadcast_to(value, setup.agents)[np.asarray(setup.owned)], dtype=np.float64)
+
+    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, owned(u), owned(decay))

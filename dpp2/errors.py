@@ -1,0 +1,40 @@
+"""What can go wrong, split by whose fault it is.
+
+`BadInput` is the caller's: it carries the field, its value and what would have been accepted, and reads as one
+sentence. The command line prints that sentence and exits with 2; nothing else is ever raised for bad input.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+_LONGEST_VALUE = 60
+
+
+class BadInput(ValueError):
+    """An input was refused before any work was done.
+
+    >>> str(BadInput("noise.u_w", -1, "a number ≥ 0"))
+    'noise.u_w = -1: expected a number ≥ 0'
+    """
+
+    def __init__(self, field: str, value: Any, accepted: str) -> None:
+        self.field = field
+        self.value = value
+        self.accepted = accepted
+        super().__init__(f"{field} = {_shown(value)}: expected {accepted}")
+
+
+class UnknownName(BadInput):
+    """A key or a kind that does not exist; the nearest one that does is suggested."""
+
+    def __init__(self, field: str, value: Any, name: Any, known: list[str]) -> None:
+        near = get_close_matches(str(name), known, n=1)
+        suggestion = f" (did you mean {near[0]!r}?)" if near else ""
+        super().__init__(field, value, f"one of {', '.join(sorted(known))}{suggestion}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

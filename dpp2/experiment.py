@@ -1,0 +1,163 @@
+"""An experiment: five checked tables, where they come from, and the digest that names them.
+
+An `Experiment` is what was asked for; `resolve()` settles what is open (the seed of the graph that is connected, the
+scale of the data), and the resolved one, written out as TOML, is enough to run it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dpp2.algorithms import ALGORITHMS
+from dpp2.algorithms.base import AlgorithmSection, NoiseSection
+from dpp2.errors import BadInput, UnknownName
+from dpp2.problems import PROBLEMS, ProblemSection
+from dpp2.schema import Section, parse_kind, parse_section
+from dpp2.topology import TOPOLOGIES, NetworkSection
+
+Tables = dict[str, dict[str, Any]]
+
+# Keys that name a file: relative to the experiment file that holds them, or to the working directory.
+_PATHS = (("network", "path"), ("problem", "path"), ("run", "start"))
+# Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
+_NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
+
+
+class RunSection(Section):
+    """`[run]`"""
+
+    rounds: int = Field(500, ge=1, description="a whole number ≥ 1")
+    seed: int | Literal["os"] = Field(
+        1,
+        description='a whole number ≥ 0, or "os" for secrets from the operating system',
+        union_mode="left_to_right",
+    )
+    transport: Literal["embedded"] = Field("embedded", description='"embedded"')
+    telemetry: Literal["full", "none"] = Field("full", description='"full" (records x, grad, w, e) or "none"')
+    start: str = Field("normal", min_length=1, description='"normal", "zero" or the path of a file with x⁰')
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment. Build it with `load` (files and overrides) or `parse` (tables); no argument is the paper's.
+
+    >>> Experiment.load(overrides=["network.topology=ring", "run.rounds=100"]).network.topology
+    'ring'
+    """
+
+    run: RunSection
+    network: NetworkSection
+    problem: ProblemSection
+    algorithm: AlgorithmSection
+    noise: NoiseSection
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Experiment:
+        """From a TOML file (none: the paper's experiment) with overrides on top.
+
+        Overrides are "section.key=value" strings, the value being TOML or a bare word, or a mapping
+        {"section.key": value}.
+        """
+        tables = {} if path is None else _read(Path(path))
+        pairs = overrides.items() if isinstance(overrides, Mapping) else map(_parse_override, overrides)
+        for name, value in pairs:
+            section, dot, key = name.partition(".")
+            if not dot or not key:
+                raise BadInput("--set", name, "section.key=value")
+            tables.setdefault(section, {})[key] = value
+        return cls.parse(tables)
+
+    @classmethod
+    def parse(cls, tables: Mapping[str, Any]) -> Experiment:
+        """Check tables against the schema; each kind brings its own defaults."""
+        known = [field.name for field in fields(cls)]
+        for name, table in tables.items():
+            if name not in known:
+                raise UnknownName("section", name, name, known)
+            if not isinstance(table, Mapping):
+                raise BadInput(name, table, "a table of keys and values")
+        algorithm = parse_kind("algorithm", "name", ALGORITHMS, tables.get("algorithm", {}))
+        run = parse_section("run", RunSection, tables.get("run", {}))
+        if isinstance(run.seed, int) and run.seed < 0:
+            raise BadInput("run.seed", run.seed, RunSection.model_fields["seed"].description or "")
+        return cls(
+            run=run,
+            network=parse_kind("network", "topology", TOPOLOGIES, tables.get("network", {})),
+            problem=parse_kind("problem", "name", PROBLEMS, tables.get("problem", {})),
+            algorithm=algorithm,
+            noise=parse_section("noise", algorithm.noise_section, tables.get("noise", {})),
+        )
+
+    def resolve(self) -> Experiment:
+        """Settle what is open. Resolving a resolved experiment changes nothing."""
+        network = self.network.resolve()
+        self.noise.check(network.agents)
+        problem = self.problem
+        if problem.seed is None:
+            # Without a run seed the data still need one: 1, as for a seeded run, since data are not secrets of the run.
+            problem = problem.updated(seed=self.run.seed if isinstance(self.run.seed, int) else 1)
+        return replace(self, network=network, problem=problem.resolve(network.agents))
+
+    def tables(self) -> Tables:
+        """The experiment as TOML tables."""
+        return {field.name: getattr(self, field.name).table() for field in fields(self)}
+
+    def digest(self) -> str:
+        """SHA-256 over everything that decides what is computed and sent, of a resolved experiment.
+
+        Files count by their content, not by their path: the same experiment has one digest on every machine.
+        """
+        tables = {field.name: getattr(self, field.name).digest_table() for field in fields(self)}
+        for key in _NOT_IN_DIGEST:
+            del tables["run"][key]
+        if self.run.start not in ("normal", "zero"):
+            tables["run"]["start"] = hashlib.sha256(Path(self.run.start).read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """A file that `load` reads back."""
+        return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in self.tables().items())
+
+
+def _read(path: Path) -> Tables:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput("FILE", str(path), "a TOML file in UTF-8") from None
+    except OSError as error:
+        raise BadInput("FILE", str(path), f"a readable TOML file ({error.strerror})") from None
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput("FILE", str(path), f"valid TOML ({error})") from None
+    if not tables:
+        raise BadInput("FILE", str(path), "at least one section; leave the file away for the paper's experiment")
+    for section, key in _PATHS:
+        table = tables.get(section)
+        value = table.get(key) if isinstance(table, dict) else None
+        if isinstance(table, dict) and isinstance(value, str) and value not in ("", "normal", "zero"):
+            table[key] = str(path.parent / value)
+    return tables
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadInput("--set", text, "section.key=value")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()  # a bare word
+
+
+def _assignments(table: Mapping[str, Any]) -> str:
+    # JSON's strings, numbers, booleans and lists are TOML's as well, and that is all a section holds.
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in table.items())

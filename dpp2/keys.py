@@ -1,0 +1,147 @@
+"""Secret randomness: where η and the Laplace noise come from, so that any round can be replayed to the byte.
+
+Two rules decide the shape (a round sent twice must be the same bytes, two runs must never share noise):
+- noise is a FUNCTION of (run key, purpose, round, agent): an AES-256-CTR keystream per purpose whose counter block
+  is (round, position), the agent's part being a slice of it. Nothing is stored, everything is seekable;
+- the run key is HKDF-SHA256(agent's secret key; run id, digest of the experiment, digest of the agent's data), so
+  another run, another experiment or other data get unrelated noise.
+Laplace variates come by inversion: one word, one variate, whatever was drawn before.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from dpp2.arrays import Array
+
+Words = NDArray[np.uint64]
+
+_BLOCK = AES.block_size // 8
+_WORD = 8
+_ONE = np.uint64(0x3FF << 52)  # the bits of 1.0: with 52 random bits below them, a float in [1, 2)
+
+
+def derive(key: bytes, *labels: str | bytes) -> bytes:
+    """32 bytes from HKDF-SHA256; labels are length-prefixed so that no two label lists collide."""
+    parts = [label.encode() if isinstance(label, str) else label for label in labels]
+    info = b"dpp2/1" + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return HKDF(SHA256(), length=32, salt=None, info=info).derive(key)
+
+
+def fresh_key() -> bytes:
+    """32 bytes from the operating system."""
+    return secrets.token_bytes(32)
+
+
+def seed_key(seed: int) -> bytes:
+    """The key that stands for a public seed: for experiments, where repeatability matters and secrecy does not."""
+    return derive(str(seed).encode(), "experiment seed")
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """The keys of one run for the agents owned here: one noise key per agent, and the network's η key."""
+
+    noise: tuple[bytes, ...]
+    eta: bytes
+
+    @classmethod
+    def of(
+        cls, agent_keys: Sequence[bytes], eta_key: bytes, run_id: str, experiment: str, data: Sequence[bytes]
+    ) -> RunKeys:
+        """`experiment` and `data` are digests; `data` has one per agent (empty: a function of the experiment)."""
+        derived: dict[tuple[bytes, bytes], bytes] = {}
+        for secret, digest in zip(agent_keys, data, strict=True):
+            if (secret, digest) not in derived:  # 100,000 seeded agents share one key: derive it once
+                derived[secret, digest] = derive(secret, "run key", run_id, experiment, digest)
+        noise = tuple(derived[pair] for pair in zip(agent_keys, data, strict=True))
+        return cls(noise, derive(eta_key, "eta key", run_id, experiment))
+
+
+def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
+    """Words start … start+count−1 of a round's keystream: AES-256-CTR, counter block = round (8 B) ‖ block (8 B)."""
+    block, skipped = divmod(start * _WORD, _BLOCK)
+    size = skipped + count * _WORD
+    out = np.empty(size + _BLOCK, dtype=np.uint8)
+    nonce = round_.to_bytes(8, "big") + block.to_bytes(8, "big")
+    Cipher(AES(key), CTR(nonce)).encryptor().update_into(bytes(size), out.data)
+    return out[skipped:size].view("<u8").astype(np.uint64, copy=False)
+
+
+def uniform(words: Words) -> Array:
+    """52 bits of each word as a number strictly inside (0, 1)."""
+    return np.asarray((words >> np.uint64(12)) * 2.0**-52 + 2.0**-53, dtype=np.float64)
+
+
+def standard_laplace(words: Words) -> Array:
+    """Lap(1) by inversion: −log of a uniform in (0, 1] from the top 52 bits, its sign from the lowest bit.
+
+    Magnitudes are exponential and end at 52·ln 2 ≈ 36; the grid of doubles is that of any floating-point Laplace
+    sampler, whose known limits (least bits can tell inputs apart) the accountant's ε does not cover.
+    """
+    sign = words << np.uint64(63)
+    bits = words >> np.uint64(12)
+    bits |= _ONE
+    magnitude = bits.view(np.float64)
+    np.subtract(2.0, magnitude, out=magnitude)
+    np.log(magnitude, out=magnitude)
+    bits ^= sign
+    return magnitude
+
+
+class NoiseStream:
+    """Lap(u_i r_i^k) for the agents owned here, coordinate-wise and independent (paper, section III-B)."""
+
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        purpose: str,
+        agents: Sequence[int],
+        dimension: int,
+        u: Array,
+        decay: Array,
+    ) -> None:
+        self.u, self.decay = u[:, None], decay[:, None]
+        self.dimension = dimension
+        self.silent = not u.any()
+        self.slices = [
+            (derive(key, "noise", purpose), first * dimension, count * dimension)
+            for key, first, count in _runs(keys, agents)
+        ]
+
+    def __call__(self, k: int) -> Array | float:
+        """The noise of round k, (agents, d); plain 0.0 where every scale is zero, which costs nothing to add."""
+        scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
+        if self.silent or not scale.any():
+            return 0.0
+        parts = [keystream(key, k, start, count) for key, start, count in self.slices]
+        words = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        noise = standard_laplace(words).reshape(-1, self.dimension)
+        noise *= scale
+        return noise
+
+
+def eta_stream(eta_key: bytes, k: int) -> float:
+    """η^k, uniform in (0, 1): one scalar for the whole network, secret from the eavesdropper."""
+    return float(uniform(keystream(eta_key, k, 0, 1))[0])
+
+
+def _runs(keys: Sequence[bytes], agents: Sequence[int]) -> list[tuple[bytes, int, int]]:
+    """Stretches of consecutive agents that share a key, as (key, first agent, how many)."""
+    runs: list[tuple[bytes, int, int]] = []
+    for key, agent in zip(keys, agents, strict=True):
+        if runs and runs[-1][0] == key and agent == runs[-1][1] + runs[-1][2]:
+            runs[-1] = (key, runs[-1][1], runs[-1][2] + 1)
+        else:
+            runs.append((key, agent, 1))
+    return runs

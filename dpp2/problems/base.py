@@ -1,0 +1,63 @@
+"""What a problem is: for each agent a private differentiable f_i, drawn or read for the agents owned here only.
+
+Synthetic data are addressed by (seed, purpose, agent): the draw of one agent does not depend on which others are
+drawn beside it, so a container that hosts agent 7 holds the same f_7 as an embedded run of all fifty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.arrays import Array
+from dpp2.schema import Section
+
+DATA, START, SHARED = 0, 1, 2  # purposes of the seeded draws; SHARED: what all agents have in common
+
+
+def agent_rng(seed: int, purpose: int, agent: int) -> np.random.Generator:
+    """The generator of one agent for one purpose."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, agent)))
+
+
+class Objective(Protocol):
+    """The objectives of the owned agents, evaluated together: row n of x belongs to the n-th owned agent."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def smoothness(self) -> Array:
+        """M_i of each owned agent: a Lipschitz constant of ∇f_i; nan where it is not known."""
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        """(f_i(x_i) for each agent, ∇f_i(x_i) for each agent): shapes (n,) and (n, d)."""
+
+
+class ProblemSection(Section):
+    """`[problem]`: parameters of one kind of problem, and how to build its objectives."""
+
+    name: str
+    seed: int | None = Field(None, ge=0, description="a whole number ≥ 0 (default: run.seed)")
+
+    def resolve(self, agents: int) -> Self:
+        """Settle, once and over all agents, what the objectives of single agents rest on (`seed` is set by then)."""
+        return self
+
+    def objective(self, owned: Sequence[int], agents: int) -> Objective:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def data_digest(self, agent: int) -> bytes:
+        """Digest of the agent's data where they come from outside; empty where the experiment determines them."""
+        return b""
+
+    def report(self, x: Array) -> dict[str, float]:
+        """What to say of a common solution x besides the gap, such as held-out accuracy."""
+        return {}
+
+    def drawing_seed(self) -> int:
+        assert self.seed is not None, "the experiment sets problem.seed before it draws"
+        return self.seed

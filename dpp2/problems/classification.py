@@ -1,0 +1,150 @@
+"""Real data: scikit-learn's bundled sets, dealt to the agents, as a logistic problem with held-out accuracy.
+
+    f_i(x) = (1/m_i) Σ_s log(1 + exp(−y_is xᵀz_is)) + Σ_t λω x_t²/(1 + ω x_t²)
+A share `held_out` of the samples is set aside. Features are standardised with mean and deviation of the
+training part (public preprocessing: they look at all agents' data) and get a last column of ones for the
+intercept. The rest is dealt by `split`:
+    iid         shuffled, in equal parts
+    label       sorted by class, then cut into equal parts: most agents see one class or two
+    dirichlet   each class in proportions drawn from Dirichlet(concentration): the smaller, the more lopsided
+Everything is drawn from problem.seed, alike for every agent, and an agent keeps its own rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.problems.base import SHARED, ProblemSection, agent_rng
+from dpp2.problems.rows import Indices, RowLoss, logistic_rows
+
+Classes = NDArray[np.int64]
+Positive = Literal["odd", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+class ClassificationSection(ProblemSection):
+    name: Literal["classification"] = "classification"
+    data: Literal["breast-cancer", "digits"] = Field("breast-cancer", description="breast-cancer or digits")
+    positive: Positive | None = Field(
+        None, description='"odd" or one digit from 0 to 9 (only with data = "digits"; default: odd)'
+    )
+    split: Literal["iid", "label", "dirichlet"] = Field("iid", description="iid, label or dirichlet")
+    concentration: float | None = Field(
+        None, ge=1e-3, description='a number ≥ 0.001 (only with split = "dirichlet"; default: 0.5)'
+    )
+    held_out: float = Field(0.2, ge=0, lt=1, description="a number ≥ 0 and < 1")
+    lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
+    omega: float = Field(1.0, ge=0, description="a number ≥ 0")
+
+    def resolve(self, agents: int) -> Self:
+        """Fill in the defaults that hang on another key, and refuse what that key leaves without meaning."""
+        settled = self
+        for key, depends, on, default in (
+            ("positive", "data", "digits", "odd"),
+            ("concentration", "split", "dirichlet", 0.5),
+        ):
+            value, applies = getattr(self, key), getattr(self, depends) == on
+            if value is not None and not applies:
+                raise BadInput(f"problem.{key}", value, f'nothing, unless problem.{depends} = "{on}"')
+            if value is None and applies:
+                settled = settled.updated(**{key: default})
+        return settled
+
+    def objective(self, owned: Sequence[int], agents: int) -> RowLoss:
+        table = self._table()
+        dealt = self._deal(table, agents)
+        rows = [table.train[dealt[agent]] for agent in owned]
+        features = [table.features[own] for own in rows]
+        return logistic_rows(features, [table.labels[own] for own in rows], self.lambda_, self.omega)
+
+    def report(self, x: Array) -> dict[str, float]:
+        """Share of the held-out samples on the right side of x."""
+        table = self._table()
+        if not len(table.test):
+            return {}
+        margins = table.labels[table.test] * (table.features[table.test] @ x)
+        return {"accuracy": float((margins > 0).mean())}
+
+    def _table(self) -> Table:
+        features, classes = _load(self.data)
+        order = agent_rng(self.drawing_seed(), SHARED, 0).permutation(len(features))
+        test, train = np.split(order, [round(self.held_out * len(features))])
+        if not len(train):
+            raise BadInput("problem.held_out", self.held_out, "a share that leaves samples to train on")
+        return Table(_standardised(features, train), self._labels(classes), classes, train, test)
+
+    def _labels(self, classes: Classes) -> Array:
+        if self.data == "breast-cancer":
+            hit = classes == 0  # malignant
+        elif self.positive is None or self.positive == "odd":
+            hit = classes % 2 == 1
+        else:
+            hit = classes == self.positive
+        return np.where(hit, 1.0, -1.0)
+
+    def _deal(self, table: Table, agents: int) -> list[Indices]:
+        """For each agent the places in table.train of its samples."""
+        samples = len(table.train)
+        if agents > samples:
+            raise BadInput(
+                "network.agents",
+                agents,
+                f"at most {samples}, the training samples of {self.data}: one per agent",
+            )
+        if self.split == "iid":  # `train` is shuffled already
+            return np.array_split(np.arange(samples), agents)
+        classes = table.classes[table.train]
+        if self.split == "label":
+            return np.array_split(np.argsort(classes, kind="stable"), agents)
+        return deal_dirichlet(classes, agents, self.concentration or 0.5, agent_rng(self.drawing_seed(), SHARED, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data set ready for use; `train` and `test` are row numbers, shuffled."""
+
+    features: Array  # (samples, d), standardised, with the intercept
+    labels: Array  # ±1
+    classes: Classes  # as in the data set
+    train: Indices
+    test: Indices
+
+
+def deal_dirichlet(classes: Classes, agents: int, concentration: float, rng: np.random.Generator) -> list[Indices]:
+    """Cut each class at Dirichlet proportions; then whoever got nothing takes one sample from the richest."""
+    dealt: list[list[int]] = [[] for _ in range(agents)]
+    for label in np.unique(classes):
+        members = np.flatnonzero(classes == label)
+        shares = rng.dirichlet(np.full(agents, concentration))
+        cuts = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.intp)
+        for own, part in zip(dealt, np.split(members, cuts), strict=True):
+            own.extend(part.tolist())
+    for own in dealt:
+        if not own:
+            own.append(max(dealt, key=len).pop())
+    return [np.array(own, dtype=np.intp) for own in dealt]
+
+
+def _standardised(features: Array, train: Indices) -> Array:
+    mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
+    deviation[deviation == 0] = 1.0  # a pixel that is always blank stays 0
+    ones = np.ones((len(features), 1))
+    return np.hstack([(features - mean) / deviation, ones])
+
+
+def _load(data: str) -> tuple[Array, Classes]:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        accepted = "scikit-learn to be installed, with pip install 'dpp2[data]'"
+        raise BadInput("problem.name", "classification", accepted) from None
+    load = datasets.load_digits if data == "digits" else datasets.load_breast_cancer
+    features, classes = load(return_X_y=True)
+    return np.asarray(features, dtype=np.float64), np.asarray(classes, dtype=np.int64)

@@ -1,0 +1,97 @@
+"""The paper's problem (section VI): logistic loss on random data with a nonconvex regulariser.
+
+    f_i(x) = (1/m) Σ_s log(1 + exp(−y_is xᵀz_is)) + Σ_t λω x_t²/(1 + ω x_t²)
+Only the products a_is = y_is z_is enter, so only they are kept. M_i = ¼ λ_max(Z_iᵀZ_i/m) + 2λω is a tight bound.
+The paper states M̄ = 5.03 but not its features: standard normal ones, times the one scale that makes max_i M_i equal
+`smoothness`, reproduce it. That scale looks at all agents' data, so it is computed once, when the experiment is
+resolved, and stored as `problem.scale`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.problems.base import DATA, ProblemSection, agent_rng
+
+
+class LogisticSection(ProblemSection):
+    name: Literal["logistic"] = "logistic"
+    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
+    samples: int = Field(200, ge=1, description="a whole number ≥ 1")
+    smoothness: float = Field(5.03, gt=0, description="a number > 2·lambda·omega")
+    lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
+    omega: float = Field(1.0, ge=0, description="a number ≥ 0")
+    scale: float | None = Field(None, gt=0, description="a number > 0 (default: what `smoothness` needs)")
+
+    def resolve(self, agents: int) -> Self:
+        if self.scale is not None:
+            return self
+        regulariser = 2 * self.lambda_ * self.omega
+        if self.smoothness <= regulariser:
+            raise BadInput("problem.smoothness", self.smoothness, f"a number > 2·lambda·omega = {regulariser:g}")
+        steepest = max(float(data_smoothness(self._draw(i)[None])[0]) for i in range(agents))
+        return self.updated(scale=float(np.sqrt((self.smoothness - regulariser) / steepest)))
+
+    def objective(self, owned: Sequence[int], agents: int) -> Logistic:
+        assert self.scale is not None, "the experiment is resolved before objectives are built"
+        products = self.scale * np.stack([self._draw(agent) for agent in owned])
+        return Logistic(products, self.lambda_, self.omega)
+
+    def _draw(self, agent: int) -> Array:
+        """label · features of one agent, unscaled: (m, d)."""
+        rng = agent_rng(self.drawing_seed(), DATA, agent)
+        features = rng.standard_normal((self.samples, self.dimension))
+        labels = rng.choice([-1.0, 1.0], size=(self.samples, 1))
+        return labels * features
+
+
+def data_smoothness(products: Array) -> Array:
+    """¼ λ_max(Z_iᵀZ_i/m) for each agent: the logistic loss has second derivative at most ¼."""
+    _, m, d = products.shape
+    transposed = products.transpose(0, 2, 1)
+    gram = transposed @ products if d <= m else products @ transposed  # the same eigenvalue, the smaller matrix
+    return np.asarray(np.linalg.eigvalsh(gram / m)[:, -1] / 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """Logistic loss of products (n, m, d) with the nonconvex regulariser."""
+
+    products: Array
+    lambda_: float
+    omega: float
+
+    @property
+    def dimension(self) -> int:
+        return int(self.products.shape[2])
+
+    @property
+    def smoothness(self) -> Array:
+        return data_smoothness(self.products) + 2 * self.lambda_ * self.omega
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        loss, slope = logistic_loss(np.matmul(self.products, x[:, :, None])[:, :, 0])
+        grad = np.matmul(slope[:, None, :], self.products)[:, 0, :]
+        omega_x2 = self.omega * x * x
+        shrink = 1 + omega_x2
+        value = loss + self.lambda_ * (omega_x2 / shrink).sum(axis=1)
+        grad += 2 * self.lambda_ * self.omega * x / (shrink * shrink)
+        return value, grad
+
+
+def logistic_loss(margins: Array) -> tuple[Array, Array]:
+    """Mean of log(1 + exp(−margin)) over the last axis, and its derivative by each margin; no overflow."""
+    small = np.exp(-np.abs(margins))  # ≤ 1
+    total = 1 + small
+    loss = (np.log(total) - np.minimum(margins, 0)).mean(axis=-1)
+    slope = np.where(margins >= 0, small, 1.0)
+    slope /= total
+    slope *= -1.0 / margins.shape[-1]
+    return loss, slope

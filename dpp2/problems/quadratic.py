@@ -1,0 +1,56 @@
+"""f_i(x) = ½ c_i ‖x − b_i‖² with centres b_i drawn around the origin; c_i may be negative.
+
+The simplest problem on which the algorithm's stability can be computed by hand, and the counterexample
+(curvatures −1, −1, 3: the sum is convex, the paper's iteration diverges).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.problems.base import DATA, ProblemSection, agent_rng
+
+
+class QuadraticSection(ProblemSection):
+    name: Literal["quadratic"] = "quadratic"
+    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
+    curvature: float | list[float] = Field(1.0, description="a number, or a list with one per agent")
+    spread: float = Field(1.0, ge=0, description="a number ≥ 0")
+
+    def objective(self, owned: Sequence[int], agents: int) -> Quadratic:
+        if isinstance(self.curvature, list) and len(self.curvature) != agents:
+            raise BadInput(
+                "problem.curvature",
+                self.curvature,
+                f"one entry for each of the {agents} agents, not {len(self.curvature)}",
+            )
+        curvature = np.broadcast_to(self.curvature, agents)[np.asarray(owned)]
+        seed = self.drawing_seed()
+        centres = np.stack([agent_rng(seed, DATA, agent).standard_normal(self.dimension) for agent in owned])
+        return Quadratic(curvature[:, None], self.spread * centres)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    curvature: Array  # (n, 1)
+    centres: Array  # (n, d)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.centres.shape[1])
+
+    @property
+    def smoothness(self) -> Array:
+        return np.abs(self.curvature[:, 0])
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        away = x - self.centres
+        grad = self.curvature * away
+        return 0.5 * np.einsum("nd,nd->n", grad, away), grad

@@ -1,0 +1,75 @@
+"""The user's own problem: a Python file, or a folder with one data file per agent.
+
+A `path` that ends in .py is a file with a function that returns one agent's objective (see `usercode`);
+any other is a folder of data (see `userdata`). The ending alone decides, so that an experiment can be
+resolved on a machine that holds nobody's data. Only what belongs to the owned agents is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from dpp2.errors import BadInput
+from dpp2.problems.base import DATA, Objective, ProblemSection, agent_rng
+from dpp2.problems.rows import logistic_rows, square_rows
+from dpp2.problems.usercode import load_objectives
+from dpp2.problems.userdata import agent_file, read_agents, read_bytes
+
+
+class FileSection(ProblemSection):
+    name: Literal["file"] = "file"
+    path: str = Field(min_length=1, description="the path of a Python file (.py) or of a folder of per-agent data")
+    function: str | None = Field(
+        None, min_length=1, description="the name of a function in the Python file (default: objective)"
+    )
+    loss: Literal["logistic", "least-squares"] | None = Field(
+        None, description="logistic or least-squares (folders only; default: logistic)"
+    )
+    lambda_: float | None = Field(
+        None,
+        ge=0,
+        alias="lambda",
+        description="a number ≥ 0 (folders only; default: 0.001, with least-squares 0)",
+    )
+    omega: float | None = Field(None, ge=0, description="a number ≥ 0 (folders only; default: 1)")
+
+    def resolve(self, agents: int) -> Self:
+        """Fill in the defaults of this sort of path, and refuse the keys of the other sort. Opens nothing."""
+        for key in ("loss", "lambda_", "omega") if self._is_code() else ("function",):
+            if (value := getattr(self, key)) is not None:
+                accepted = f"nothing: the {'Python file' if self._is_code() else 'folder'} has no use for it"
+                raise BadInput(f"problem.{key.rstrip('_')}", value, accepted)
+        defaults = self._defaults()
+        return self.updated(**{key: value for key, value in defaults.items() if getattr(self, key) is None})
+
+    def objective(self, owned: Sequence[int], agents: int) -> Objective:
+        settled = self.resolve(agents)
+        if settled._is_code():
+            points = {agent: agent_rng(self.drawing_seed(), DATA, agent) for agent in owned}
+            return load_objectives(Path(settled.path), str(settled.function), points, agents)
+        features, labels = read_agents(Path(settled.path), owned, signs=settled.loss == "logistic")
+        rows = logistic_rows if settled.loss == "logistic" else square_rows
+        return rows(features, labels, settled.lambda_ or 0.0, settled.omega or 0.0)
+
+    def data_digest(self, agent: int) -> bytes:
+        """sha256 of what determines the agent's objective: its data file, or the Python file."""
+        path = Path(self.path)
+        return hashlib.sha256(read_bytes(path if self._is_code() else agent_file(path, agent))).digest()
+
+    def digest_table(self) -> dict[str, Any]:
+        """Without the path: it differs between machines, and what lies there enters through `data_digest`."""
+        return {key: value for key, value in self.table().items() if key != "path"}
+
+    def _is_code(self) -> bool:
+        return self.path.endswith(".py")
+
+    def _defaults(self) -> dict[str, Any]:
+        if self._is_code():
+            return {"function": "objective"}
+        loss = self.loss or "logistic"
+        return {"loss": loss, "lambda_": 0.001 if loss == "logistic" else 0.0, "omega": 1.0}

@@ -1,0 +1,82 @@
+"""How a section of an experiment file is declared and checked.
+
+A section is a frozen pydantic model; strict, so that "0.1" is no number. Each field's `description` states what is
+accepted, in words that complete "expected …": it is the documentation and the error message at once.
+Sections that come in kinds (topologies, problems, algorithms) are picked by their tag, so that the defaults
+belong to the kind and only keys that were given must fit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dpp2.errors import BadInput, UnknownName
+
+
+class Section(BaseModel):
+    """One table of the experiment file."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        serialize_by_alias=True,
+    )
+
+    def given(self, *fields: str) -> bool:
+        """Whether the file or the caller set any of these, rather than leaving the kind's default."""
+        return any(field in self.model_fields_set for field in fields)
+
+    def updated(self, **values: Any) -> Self:
+        """A copy with these fields set, as resolving an experiment does."""
+        return self.model_copy(update=values)
+
+    def table(self) -> dict[str, Any]:
+        """The section as a TOML table: everything but what is unset."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def digest_table(self) -> dict[str, Any]:
+        """The section as it enters the experiment's digest; files count by content, not by path."""
+        return self.table()
+
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def parse_section(name: str, cls: type[AnySection], table: Mapping[str, Any]) -> AnySection:
+    """Check one table against its model; the first failure becomes one `BadInput` sentence."""
+    try:
+        return cls.model_validate(dict(table))
+    except ValidationError as error:
+        raise _sentence(name, cls, error) from None
+
+
+def parse_kind(name: str, tag: str, kinds: Iterable[type[AnySection]], table: Mapping[str, Any]) -> AnySection:
+    """Check a table whose `tag` key picks the kind; the first kind is the default."""
+    by_name = {kind.model_fields[tag].default: kind for kind in kinds}
+    chosen = table.get(tag, next(iter(by_name)))
+    if not isinstance(chosen, str) or chosen not in by_name:
+        raise UnknownName(f"{name}.{tag}", chosen, chosen, list(by_name))
+    return parse_section(name, by_name[chosen], table)
+
+
+def keys_of(cls: type[Section]) -> list[str]:
+    """The keys of a section as a user writes them (`lambda`, not `lambda_`)."""
+    return [field.alias or key for key, field in cls.model_fields.items()]
+
+
+def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput:
+    first = error.errors()[0]
+    if not first["loc"]:  # a rule over several fields: the model's own words
+        return BadInput(name, first["input"], str(first["msg"]).removeprefix("Value error, "))
+    key = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return UnknownName(f"{name}.{key}", first["input"], key, keys_of(cls))
+    described = {(f.alias or k): f.description for k, f in cls.model_fields.items()}
+    accepted = described.get(key) or str(first["msg"])
+    return BadInput(f"{name}.{key}", first["input"], accepted)

@@ -1,0 +1,115 @@
+"""Everything a run needs before its first round, built and checked from an experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpp2 import keys as keyed
+from dpp2.algorithms.base import Setup
+from dpp2.arrays import Array
+from dpp2.embedded import Block, Network, blocks_of
+from dpp2.errors import BadInput
+from dpp2.experiment import Experiment
+from dpp2.keys import RunKeys
+from dpp2.problems.base import START, agent_rng
+from dpp2.topology import Graph
+from dpp2.weights import Spectrum, check_weights, spectrum, weight_matrix
+
+if TYPE_CHECKING:
+    from dpp2.weights import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Secrets:
+    """The long-lived keys that a run's keys derive from, and the run's id."""
+
+    agent: bytes
+    eta: bytes
+    run_id: str
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Secrets:
+        """With `run.seed` everything follows from the seed and the digest; without, from the operating system."""
+        if isinstance(experiment.run.seed, str):
+            return cls(keyed.fresh_key(), keyed.fresh_key(), keyed.fresh_key().hex()[:32])
+        seed = keyed.seed_key(experiment.run.seed)
+        return cls(keyed.derive(seed, "agent"), keyed.derive(seed, "eta"), experiment.digest()[:32])
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A resolved, admissible experiment: its graph, its weights, its secrets."""
+
+    experiment: Experiment
+    secrets: Secrets
+    graph: Graph
+    P: Matrix
+    spectrum: Spectrum
+
+    @classmethod
+    def of(cls, experiment: Experiment, secrets: Secrets | None = None) -> Setting:
+        """Resolve and check; whatever is not admissible is refused here, before anything is computed or written."""
+        experiment = experiment.resolve()
+        graph = experiment.network.graph()
+        P = weight_matrix(graph, experiment.network.weights)
+        eigenvalues = spectrum(P)
+        check_weights(P, eigenvalues)
+        experiment.algorithm.check(eigenvalues, experiment.run.rounds)
+        return cls(experiment, secrets or Secrets.of(experiment), graph, P, eigenvalues)
+
+    def network(self, block: int) -> Network:
+        """All agents, hosted in blocks of at most `block`, at their starting points."""
+        hosted = [self._block(owned) for owned in blocks_of(self.graph.agents, block)]
+        dimension = hosted[0].program.objective.dimension
+        starts = starting_points(self.experiment, range(self.graph.agents), dimension, self.secrets)
+        for part in hosted:
+            part.state = part.program.start(starts[part.rows])
+        return Network(hosted, self.graph.agents, dimension)
+
+    def _block(self, owned: range) -> Block:
+        experiment, agents = self.experiment, self.graph.agents
+        keys = RunKeys.of(
+            [self.secrets.agent] * len(owned),
+            self.secrets.eta,
+            self.secrets.run_id,
+            experiment.digest(),
+            [experiment.problem.data_digest(agent) for agent in owned],
+        )
+        setup = Setup(owned, agents, experiment.problem.objective(owned, agents), keys)
+        program = experiment.algorithm.program(setup, experiment.noise)
+        rows = slice(owned.start, owned.stop)
+        return Block(rows, program, self.P[rows], state=None)
+
+
+def starting_points(experiment: Experiment, owned: range, dimension: int, secrets: Secrets) -> Array:
+    """x⁰ of the owned agents: standard normal (from the seed, or else the secret key), zero, or a file's."""
+    start = experiment.run.start
+    if start == "zero":
+        return np.zeros((len(owned), dimension))
+    if start == "normal":
+        seed = experiment.run.seed
+        if isinstance(seed, str):
+            seed = int.from_bytes(keyed.derive(secrets.agent, "start", secrets.run_id))
+        return np.stack([agent_rng(seed, START, agent).standard_normal(dimension) for agent in owned])
+    return np.asarray(_read_start(Path(start), experiment.network.agents, dimension)[np.asarray(owned)])
+
+
+def _read_start(path: Path, agents: int, dimension: int) -> Array:
+    wanted = f"a .npy, .npz (array x) or .csv file with {agents} rows of {dimension} finite numbers"
+    try:
+        if path.suffix in (".npy", ".npz"):
+            loaded = np.load(path, allow_pickle=False)
+            x = np.asarray(loaded["x"] if path.suffix == ".npz" else loaded, dtype=np.float64)
+        else:
+            x = np.loadtxt(path, delimiter=",", ndmin=2)
+    except OSError as error:
+        raise BadInput("run.start", str(path), f'"normal", "zero" or {wanted} ({error.strerror or error})') from None
+    except (KeyError, ValueError) as error:
+        raise BadInput("run.start", str(path), f"{wanted} ({error})") from None
+    if x.shape != (agents, dimension) or not np.isfinite(x).all():
+        raise BadInput("run.start", str(path), f"{wanted}, not an array of shape {x.shape}")
+    return x

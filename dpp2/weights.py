@@ -1,0 +1,146 @@
+"""The weight matrix P of the paper's L = P ⊗ I_d, and whether it may be used (Assumption 3 and G ≻ 0).
+
+Every kind here is a weighted Laplacian P = Σ_{ij} w_ij (e_i − e_j)(e_i − e_j)ᵀ with w_ij > 0: symmetric, positive
+semidefinite, and with null space span(1) exactly when the graph is connected. The checks below measure all of it
+nevertheless, because a claim about a matrix is only worth something when the matrix itself was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.topology import Graph, Weights
+
+if TYPE_CHECKING:  # scipy is heavy, and an agent in a container needs one row of P, not P
+    from scipy.sparse import csr_array
+
+    Matrix = csr_array
+
+DENSE_UP_TO = 2000  # agents; beyond it eigenvalues come from Lanczos
+_ROUNDING = 1e-9  # relative to λ_max: what eigenvalue solvers leave of an exact zero
+
+
+def edge_weights(graph: Graph, kind: Weights) -> Array:
+    """w_ij for each edge of the graph.
+
+    metropolis            1/(1 + max(deg_i, deg_j))     an agent computes its row from its neighbours' degrees alone
+    laplacian             1/(d_max + 1)
+    laplacian-spectral    1/λ_max(D − A)
+    plain                 1                             the graph Laplacian D − A itself
+    normalised            1/√(deg_i deg_j)              its null vector is D^½1, so regular graphs only
+    """
+    degrees = graph.degrees
+    ones = np.ones(len(graph.edges))
+    if kind == "metropolis":
+        return np.asarray(1.0 / (1.0 + degrees[graph.edges].max(axis=1)))
+    if kind == "laplacian":
+        return ones / float(degrees.max() + 1)
+    if kind == "laplacian-spectral":
+        return ones / spectrum(_laplacian(graph, ones)).largest
+    if kind == "normalised":
+        if degrees.min() != degrees.max():
+            raise BadInput(
+                "network.weights",
+                kind,
+                f"a graph whose agents all have the same degree, but they have {degrees.min()} to {degrees.max()} "
+                "neighbours, and then the null space of P is not span(1)",
+            )
+        return ones / float(degrees.max())
+    return ones
+
+
+def weight_matrix(graph: Graph, kind: Weights) -> Matrix:
+    """P as a sparse matrix with sorted columns: a row's sum then runs over agents in ascending order."""
+    return _laplacian(graph, edge_weights(graph, kind))
+
+
+def _laplacian(graph: Graph, w: Array) -> Matrix:
+    from scipy.sparse import coo_array
+
+    i, j = graph.edges.T
+    own = np.bincount(i, w, graph.agents) + np.bincount(j, w, graph.agents)
+    agents = np.arange(graph.agents)
+    values = np.concatenate([-w, -w, own])
+    at = (np.concatenate([i, j, agents]), np.concatenate([j, i, agents]))
+    P = coo_array((values, at), shape=(graph.agents, graph.agents)).tocsr()
+    P.sort_indices()
+    return P
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of P that the theory speaks of; `connectivity` is λ̲_L, the smallest but one."""
+
+    smallest: float
+    connectivity: float
+    largest: float
+
+
+def spectrum(P: Matrix) -> Spectrum:
+    """Extreme eigenvalues: dense up to `DENSE_UP_TO` agents, Lanczos above."""
+    n = P.shape[0]
+    if n <= DENSE_UP_TO:
+        values = np.linalg.eigvalsh(P.toarray())
+        return Spectrum(float(values[0]), float(values[1]), float(values[-1]))
+    return _lanczos(P)
+
+
+def _lanczos(P: Matrix) -> Spectrum:
+    """λ_max directly; λ̲ as the smallest eigenvalue of P + (λ_max/N) 11ᵀ, which lifts the null vector to the top.
+
+    The start vector is fixed so that a refusal is the same every time. Long thin graphs cluster their small
+    eigenvalues, so λ̲ is found to three digits only: it feeds the theory checker, never a decision.
+    """
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    n = P.shape[0]
+    start = np.random.default_rng(0).standard_normal(n)
+    largest = float(eigsh(P, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    lifted = LinearOperator((n, n), matvec=lambda v: P @ v.ravel() + largest / n * v.sum(), dtype=np.dtype(np.float64))
+    try:
+        low = eigsh(lifted, k=1, which="SA", v0=start, tol=1e-3, maxiter=2000, return_eigenvectors=False)
+        connectivity = float(low[0])
+    except ArpackNoConvergence as stopped:
+        connectivity = float(stopped.eigenvalues[0]) if len(stopped.eigenvalues) else float("nan")
+    null = np.ones(n) / np.sqrt(n)
+    return Spectrum(float(null @ (P @ null)), connectivity, largest)
+
+
+def check_weights(P: Matrix, eigenvalues: Spectrum) -> None:
+    """Assumption 3: P symmetric, P ⪰ 0, null space span(1). Says by how much it fails."""
+    scale = max(eigenvalues.largest, 1.0)
+    asymmetry = float(abs(P - P.T).max())
+    if asymmetry > _ROUNDING * scale:
+        raise BadInput("network.weights", "P", f"a symmetric matrix, but |P − Pᵀ| reaches {asymmetry:.3g}")
+    row_sum = float(np.abs(P @ np.ones(P.shape[0])).max())
+    if row_sum > _ROUNDING * scale:
+        raise BadInput("network.weights", "P", f"rows that sum to 0, but one sums to {row_sum:.3g}")
+    if eigenvalues.smallest < -_ROUNDING * scale:
+        raise BadInput(
+            "network.weights",
+            "P",
+            f"P positive semidefinite, but its least eigenvalue is {eigenvalues.smallest:.3g}",
+        )
+    if eigenvalues.connectivity <= _ROUNDING * scale * 1e-3:
+        raise BadInput(
+            "network.weights",
+            "P",
+            f"null space span(1), but the second eigenvalue is {eigenvalues.connectivity:.3g}: the graph falls apart",
+        )
+
+
+def check_step(alpha: float, beta: float, eigenvalues: Spectrum) -> None:
+    """G = αI − βL ≻ 0, that is β < α/λ_max(P) (paper, eq. for G)."""
+    bound = alpha / eigenvalues.largest
+    if beta >= bound:
+        raise BadInput(
+            "algorithm.beta",
+            beta,
+            f"a value below alpha/λ_max(P) = {alpha:g}/{eigenvalues.largest:.4g} = {bound:.4g} so that G = αI − βL "
+            f"is positive definite; this is {beta / bound:.3g} times that bound",
+        )

@@ -1,0 +1,34 @@
+"""The command line: thin layers that parse, call and print. Exit codes: 0 done, 1 failed, 2 bad input.
+
+Each command group has its module; importing it registers its commands on `app`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from dpp2 import BadInput
+from orchestrator.cli import bench, reproduce, run
+from orchestrator.cli.app import app
+from orchestrator.output import errors
+from orchestrator.runner import Interrupted
+
+__all__ = ["app", "bench", "main", "reproduce", "run"]
+
+
+def main() -> None:
+    """Entry point: what goes wrong becomes one sentence and an exit code, never a traceback."""
+    try:
+        app()
+    except BadInput as refusal:
+        errors.print(f"dpp2: {refusal}", markup=False)
+        sys.exit(2)
+    except Interrupted as stopped:
+        errors.print(f"dpp2: {stopped}", markup=False)
+        sys.exit(130)
+    except BrokenPipeError:  # `dpp2 … | head`: the reader has seen enough
+        sys.stderr.close()
+        sys.exit(1)
+    except OSError as failure:
+        errors.print(f"dpp2: {failure.filename or 'input/output'}: {failure.strerror or failure}", markup=False)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""`dpp2 reproduce`."""

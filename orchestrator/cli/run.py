@@ -1,0 +1,123 @@
+"""`dpp2 run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpp2 import BadInput, Experiment, Result
+from orchestrator import runner
+from orchestrator.cli.app import Json, Overrides, app
+from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.runner import Finished, Progress
+
+
+@app.command()
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(help="Experiment file (TOML); without one, the paper's experiment.")
+    ] = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …)."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run in an existing directory.")] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with this run; --set run.rounds=K makes it longer."),
+    ] = None,
+    json: Json = False,
+    no_truth: Annotated[
+        bool,
+        typer.Option("--no-truth", help="Do not record x, gradients and noise; no audit can be scored then."),
+    ] = False,
+) -> None:
+    """Run an experiment and keep its records.
+
+    Examples:
+
+        dpp2 run
+
+        dpp2 run experiments/damped.toml --out runs/damped
+
+        dpp2 run --set network.topology=ring --set noise.decay=0.95 --json
+
+        dpp2 run --resume runs/paper-1 --set run.rounds=1000
+    """
+    changes = [*(overrides or []), *(["run.telemetry=none"] if no_truth else [])]
+    if resume is None:
+        experiment = Experiment.load(file, changes)
+        stem = file.stem if file else "paper"
+        finished = _watched(lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown))
+    elif file is not None or out is not None or no_truth:
+        raise BadInput("--resume", str(resume), "no FILE, --out or --no-truth beside it: the run has settled them")
+    else:
+        finished = _watched(lambda shown: runner.resume(resume, changes, shown))
+    if json:
+        print_json(summary(finished))
+    else:
+        _print_summary(finished)
+    if finished.result.diverged:
+        raise typer.Exit(1)
+
+
+def _watched(work: Callable[[Progress], Finished]) -> Finished:
+    with progress_bar("rounds") as show:
+        return work(lambda done, total, gap: show(done, total, f"gap {gap:.2e}"))
+
+
+def summary(finished: Finished) -> dict[str, Any]:
+    """What `--json` prints."""
+    result, metrics = finished.result, finished.result.metrics
+    divergence = result.divergence
+    return {
+        "run": str(finished.directory.path),
+        "run_id": result.run_id,
+        "rounds": result.rounds,
+        "gap_initial": float(metrics.gap[0]),
+        "gap": float(metrics.gap[-1]),
+        "consensus": float(metrics.consensus[-1]),
+        "stationarity": float(metrics.stationarity[-1]),
+        "objective": float(metrics.objective[-1]),
+        "bytes": int(metrics.bytes.sum()),
+        "diverged": result.diverged,
+        "cause": divergence.cause if divergence else None,
+        "explanation": divergence.explanation if divergence else None,
+        "seconds": result.seconds,
+        "rounds_per_second": result.rounds_per_second,
+        "report": result.report,
+        "conditions": [{"name": c.name, "left": c.left, "right": c.right, "holds": c.holds} for c in result.conditions],
+    }
+
+
+def _print_summary(finished: Finished) -> None:
+    result, metrics, path = finished.result, finished.result.metrics, finished.directory.path
+    console.print(
+        f"{result.rounds} rounds in {result.seconds:.2f} s ({result.rounds_per_second:,.0f} a second), "
+        f"{metrics.bytes.sum() / 1e6:,.1f} MB sent"
+    )
+    console.print(
+        f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
+        f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
+    )
+    for name, value in result.report.items():
+        console.print(f"{name} {value:.4f}")
+    _warn(result)
+    console.print(f"records in {path}, plot in {path / 'convergence.png'}")
+
+
+def _warn(result: Result) -> None:
+    failing = [c for c in result.conditions if not c.holds]
+    if failing:
+        tightest = failing[-1]
+        errors.print(
+            f"note: {len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
+            f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
+            "convergence is then observed, not proved"
+        )
+    if result.divergence:
+        errors.print(f"DIVERGED, seen in round {result.divergence.round}: {result.divergence.explanation}")

@@ -1,0 +1,87 @@
+"""The pictures: one look, labels with units, log scales where orders of magnitude are the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpp2 import Result
+from dpp2.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FLOOR = 1e-32  # below this a gap is rounding; a log axis needs a positive number
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean and band over seeds of one setting: arrays over rounds."""
+
+    label: str
+    middle: Array
+    low: Array
+    high: Array
+
+
+def convergence(result: Result, path: Path) -> None:
+    """Gap, consensus and stationarity against the round."""
+    metrics = result.metrics
+    section = result.experiment
+
+    def draw(axes: Axes) -> None:
+        axes.semilogy(metrics.round, _positive(metrics.gap), label="gap Ŵ = consensus + stationarity", lw=2)
+        axes.semilogy(metrics.round, _positive(metrics.consensus), label="consensus ‖x − x̄‖²", lw=1)
+        axes.semilogy(metrics.round, _positive(metrics.stationarity), label="stationarity ‖Σ∇f_i‖²/N", lw=1)
+        axes.set_title(
+            f"{section.algorithm.name} on {section.problem.name}, {section.network.agents} agents, "
+            f"{section.network.topology} network"
+        )
+        axes.set_xlabel("round k")
+        axes.set_ylabel("squared distance from the goal")
+        axes.legend()
+
+    _save(draw, path)
+
+
+def curves(lines: Sequence[Curve], title: str, path: Path) -> None:
+    """Several settings, each a line with its band over seeds."""
+
+    def draw(axes: Axes) -> None:
+        for line in lines:
+            rounds = np.arange(len(line.middle))
+            drawn = axes.semilogy(rounds, _positive(line.middle), label=line.label, lw=1.5)[0]
+            axes.fill_between(
+                rounds, _positive(line.low), _positive(line.high), color=drawn.get_color(), alpha=0.2, lw=0
+            )
+        axes.set_title(title)
+        axes.set_xlabel("round k")
+        axes.set_ylabel("optimality gap Ŵ (geometric mean, band: least and greatest)")
+        axes.legend(ncols=2)
+
+    _save(draw, path)
+
+
+def _positive(values: Array) -> Array:
+    """What a log axis can show: zero becomes the floor, and a run that overflowed has a gap in its line."""
+    finite = np.where(np.isfinite(values), values, np.nan)
+    return np.asarray(np.maximum(finite, _FLOOR))
+
+
+def _save(draw: Callable[[Axes], None], path: Path) -> None:
+    # Imported here: pyplot takes a second to load and most commands never draw. Agg needs no screen.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.grid(alpha=0.3)
+    draw(axes)
+    beside = path.with_name(f".{path.name}")
+    figure.savefig(beside, dpi=120, format="png")
+    beside.replace(path)

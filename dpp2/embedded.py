@@ -7,8 +7,11 @@ makes a hundred thousand agents affordable. The blocks are the same round progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,27 +45,23 @@ class Network:
     def __init__(self, blocks: Sequence[Block], agents: int, dimension: int) -> None:
         self.blocks = blocks
         self.dimension = dimension
-        self._wire = np.empty((agents, dimension)) if len(blocks) > 1 else None
+        self._wire: Array | None = None
+        self._each: Callable[..., Iterable[Any]] = map
+        if len(blocks) > 1:
+            self._wire = np.empty((agents, dimension))
+            # Blocks are independent within a phase, and NumPy and SciPy let go of the interpreter while they compute.
+            self._each = ThreadPoolExecutor(os.cpu_count(), initializer=_overflow_is_reported_elsewhere).map
 
     def round(self, k: int, sent: Callable[[str, Array], None]) -> list[Private]:
         """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on."""
         rounds = [block.program.round(block.state, k) for block in self.blocks]
-        messages = [next(round_) for round_ in rounds]
+        messages: list[Any] = list(self._each(next, rounds))
         while True:
             rows = self._gather(messages)
             sent(messages[0].phase, rows)
-            answers = [self._answer(block, round_, rows) for block, round_ in zip(self.blocks, rounds, strict=True)]
-            if isinstance(answers[0], Private):
-                return answers  # type: ignore[return-value]  # every block runs the same phases
-            messages = answers  # type: ignore[assignment]
-
-    @staticmethod
-    def _answer(block: Block, round_: Round, rows: Array) -> Broadcast | Private:
-        try:
-            return round_.send(block.P @ rows)
-        except StopIteration as finished:
-            block.state, private = finished.value
-            return private  # type: ignore[no-any-return]
+            messages = list(self._each(_answer, self.blocks, rounds, repeat(rows)))
+            if isinstance(messages[0], Private):  # every block runs the same phases
+                return messages
 
     def _gather(self, messages: Sequence[Broadcast]) -> Array:
         if self._wire is None:
@@ -75,7 +74,7 @@ class Network:
 
     def gradient(self, x: Array) -> Array:
         """∇f_i(x_i) of all agents."""
-        return np.concatenate([block.program.objective(x[block.rows])[1] for block in self.blocks])
+        return np.concatenate(list(self._each(lambda block: block.program.objective(x[block.rows])[1], self.blocks)))
 
     def state(self) -> dict[str, Array]:
         """Every state variable over all agents, for a checkpoint."""
@@ -86,3 +85,17 @@ class Network:
         for block in self.blocks:
             rows = {name: array[block.rows].copy() for name, array in state.items()}
             block.state = type(block.state)(**rows)
+
+
+def _answer(block: Block, round_: Round, rows: Array) -> Broadcast | Private:
+    """Send a block its Σ_j p_ij rows_j: it broadcasts again, or is done and moves to its next state."""
+    try:
+        return round_.send(block.P @ rows)
+    except StopIteration as finished:
+        block.state, private = finished.value
+        assert isinstance(private, Private)
+        return private
+
+
+def _overflow_is_reported_elsewhere() -> None:
+    np.seterr(over="ignore", invalid="ignore")

@@ -27,6 +27,7 @@ Tables = dict[str, dict[str, Any]]
 
 # Keys that name a file: relative to the experiment file that holds them, or to the working directory.
 _PATHS = (("network", "path"), ("problem", "path"), ("run", "start"))
+_NO_PATH = (None, "", "normal", "zero")
 # Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
 _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
 
@@ -34,7 +35,7 @@ _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
 class RunSection(Section):
     """`[run]`"""
 
-    rounds: int = Field(500, ge=1, description="a whole number ≥ 1")
+    rounds: int = Field(500, ge=1, le=10**9, description="a whole number from 1 to 1,000,000,000")
     seed: int | Literal["os"] = Field(
         1,
         description='a whole number ≥ 0, or "os" for secrets from the operating system',
@@ -72,7 +73,9 @@ class Experiment:
             section, dot, key = name.partition(".")
             if not dot or not key:
                 raise BadInput("--set", name, "section.key=value")
-            tables.setdefault(section, {})[key] = value
+            table = tables.setdefault(section, {})
+            if isinstance(table, dict):  # otherwise the file says `run = 3`, which `parse` refuses
+                table[key] = value
         return cls.parse(tables)
 
     @classmethod
@@ -119,12 +122,17 @@ class Experiment:
         for key in _NOT_IN_DIGEST:
             del tables["run"][key]
         if self.run.start not in ("normal", "zero"):
-            tables["run"]["start"] = hashlib.sha256(Path(self.run.start).read_bytes()).hexdigest()
+            tables["run"]["start"] = hashlib.sha256(_start_bytes(self.run.start)).hexdigest()
         return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
 
     def to_toml(self) -> str:
-        """A file that `load` reads back."""
-        return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in self.tables().items())
+        """A file that `load` reads back, wherever it is put: what it names, it names by absolute paths."""
+        tables = self.tables()
+        for section, key in _PATHS:
+            value = tables[section].get(key)
+            if value not in _NO_PATH:
+                tables[section][key] = str(Path(value).absolute())
+        return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in tables.items())
 
 
 def _read(path: Path) -> Tables:
@@ -136,14 +144,14 @@ def _read(path: Path) -> Tables:
         raise BadInput("FILE", str(path), f"a readable TOML file ({error.strerror})") from None
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # plain ValueError: an integer of thousands of digits
         raise BadInput("FILE", str(path), f"valid TOML ({error})") from None
     if not tables:
-        raise BadInput("FILE", str(path), "at least one section; leave the file away for the paper's experiment")
+        raise BadInput("FILE", str(path), "at least one section; without any FILE the paper's experiment is run")
     for section, key in _PATHS:
         table = tables.get(section)
         value = table.get(key) if isinstance(table, dict) else None
-        if isinstance(table, dict) and isinstance(value, str) and value not in ("", "normal", "zero"):
+        if isinstance(table, dict) and isinstance(value, str) and value not in _NO_PATH:
             table[key] = str(path.parent / value)
     return tables
 
@@ -154,8 +162,16 @@ def _parse_override(text: str) -> tuple[str, Any]:
         raise BadInput("--set", text, "section.key=value")
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return name.strip(), value.strip()  # a bare word
+
+
+def _start_bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        reason = getattr(error, "strerror", error)
+        raise BadInput("run.start", path, f'"normal", "zero" or a readable file with x⁰ ({reason})') from None
 
 
 def _assignments(table: Mapping[str, Any]) -> str:

@@ -111,7 +111,8 @@ class NoiseStream:
         u: Array,
         decay: Array,
     ) -> None:
-        self.u, self.decay = u[:, None], decay[:, None]
+        # Usually every agent has the same decay, and one power a round is then enough.
+        self.u, self.decay = u[:, None], decay[:1, None] if np.ptp(decay) == 0 else decay[:, None]
         self.dimension = dimension
         self.silent = not u.any()
         self.slices = [
@@ -121,8 +122,10 @@ class NoiseStream:
 
     def __call__(self, k: int) -> Array | float:
         """The noise of round k, (agents, d); plain 0.0 where every scale is zero, which costs nothing to add."""
+        if self.silent:
+            return 0.0
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
-        if self.silent or not scale.any():
+        if not scale.any():
             return 0.0
         parts = [keystream(key, k, start, count) for key, start, count in self.slices]
         words = parts[0] if len(parts) == 1 else np.concatenate(parts)

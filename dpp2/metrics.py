@@ -23,10 +23,14 @@ def measure(x: Sequence[Array], values: Sequence[Array], grads: Sequence[Array])
     The mean is subtracted before squaring: ‖x‖² − N‖x̄‖² would drown a gap of 1e-18 in rounding.
     """
     agents = sum(len(block) for block in x)
-    mean = sum(block.sum(axis=0) for block in x) / agents
+    mean = _total(x) / agents
     consensus = sum(_squared(block - mean) for block in x)
-    total = np.asarray(sum(block.sum(axis=0) for block in grads))
-    return float(consensus), _squared(total) / agents, float(sum(block.sum() for block in values))
+    return float(consensus), _squared(_total(grads)) / agents, float(sum(block.sum() for block in values))
+
+
+def _total(blocks: Sequence[Array]) -> Array:
+    """Σ over agents. As a product with ones, since NumPy's own sum over the first axis is several times slower."""
+    return np.asarray(np.sum([np.ones(len(block)) @ block for block in blocks], axis=0))
 
 
 def _squared(a: Array) -> float:

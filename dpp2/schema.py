@@ -70,6 +70,13 @@ def keys_of(cls: type[Section]) -> list[str]:
     return [field.alias or key for key, field in cls.model_fields.items()]
 
 
+class _Nothing:
+    """Stands for a value that was not given, in sentences."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
 def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput:
     first = error.errors()[0]
     if not first["loc"]:  # a rule over several fields: the model's own words
@@ -79,4 +86,5 @@ def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput
         return UnknownName(f"{name}.{key}", first["input"], key, keys_of(cls))
     described = {(f.alias or k): f.description for k, f in cls.model_fields.items()}
     accepted = described.get(key) or str(first["msg"])
-    return BadInput(f"{name}.{key}", first["input"], accepted)
+    value = _Nothing() if first["type"] == "missing" else first["input"]
+    return BadInput(f"{name}.{key}", value, accepted)

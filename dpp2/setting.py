@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys
 from dpp2.problems.base import START, agent_rng
+from dpp2.problems.userdata import one_line
 from dpp2.topology import Graph
 from dpp2.weights import Spectrum, check_weights, spectrum, weight_matrix
 
@@ -101,15 +103,22 @@ def starting_points(experiment: Experiment, owned: range, dimension: int, secret
 def _read_start(path: Path, agents: int, dimension: int) -> Array:
     wanted = f"a .npy, .npz (array x) or .csv file with {agents} rows of {dimension} finite numbers"
     try:
-        if path.suffix in (".npy", ".npz"):
-            loaded = np.load(path, allow_pickle=False)
-            x = np.asarray(loaded["x"] if path.suffix == ".npz" else loaded, dtype=np.float64)
-        else:
-            x = np.loadtxt(path, delimiter=",", ndmin=2)
-    except OSError as error:
-        raise BadInput("run.start", str(path), f'"normal", "zero" or {wanted} ({error.strerror or error})') from None
-    except (KeyError, ValueError) as error:
-        raise BadInput("run.start", str(path), f"{wanted} ({error})") from None
-    if x.shape != (agents, dimension) or not np.isfinite(x).all():
+        x = _load(path)
+    except Exception as error:  # zip, numpy and csv raise a dozen kinds on a file that is not theirs
+        raise BadInput("run.start", str(path), f"{wanted} ({one_line(error)})") from None
+    if x.shape != (agents, dimension):
         raise BadInput("run.start", str(path), f"{wanted}, not an array of shape {x.shape}")
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise BadInput("run.start", str(path), f"{wanted}, not {x[row, column]:g} in row {row}")
     return x
+
+
+def _load(path: Path) -> Array:
+    if path.suffix not in (".npy", ".npz"):
+        with warnings.catch_warnings(action="error"):  # numpy only warns of an empty file
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        x: Array = (loaded["x"] if path.suffix == ".npz" else loaded).astype(np.float64, casting="safe")
+        return x

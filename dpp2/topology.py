@@ -232,6 +232,9 @@ class SmallWorld(RandomNetwork):
     neighbours: int = Field(4, ge=2, description="a whole number from 2 to agents")
     rewire: float = Field(0.1, ge=0, le=1, description="a number in [0, 1]")
 
+    def resolve(self) -> Self:
+        return super().resolve().updated(neighbours=self.reach)
+
     def draw(self) -> Drawn:
         import networkx as nx
 
@@ -257,7 +260,9 @@ class FromFile(NetworkSection):
         if drawn.is_directed():
             raise BadInput("network.path", self.path, "an undirected graph")
         if drawn.number_of_nodes() < 2:
-            raise BadInput("network.path", self.path, "a graph with at least two agents")
+            raise BadInput(
+                "network.path", self.path, "at least one edge between two agents (two names and a space a line)"
+            )
         if self.given("agents") and self.agents != drawn.number_of_nodes():
             raise BadInput(
                 "network.agents",
@@ -279,12 +284,13 @@ def _read_graph(path: Path) -> Drawn:
 
     try:
         if path.suffix.lower() == ".graphml":
-            return nx.Graph(nx.read_graphml(path))
+            return nx.read_graphml(path)
         return nx.read_edgelist(path, data=False)
     except OSError as error:
         raise BadInput("network.path", str(path), f"a readable file ({error.strerror})") from None
     except Exception as error:  # parsers raise whatever they please on a file that is not theirs
-        raise BadInput("network.path", str(path), f"an edge list or GraphML ({error})") from None
+        reason = " ".join(str(error).split())
+        raise BadInput("network.path", str(path), f"an edge list or GraphML ({reason})") from None
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:

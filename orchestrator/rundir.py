@@ -16,8 +16,8 @@ import csv
 import json
 import os
 import platform
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,11 +25,13 @@ from typing import IO, Any
 import numpy as np
 
 import dpp2
-from dpp2 import BadInput, Records, Result, Simulation
+from dpp2 import BadInput, Experiment, Records, Result, Simulation
 from dpp2.arrays import Array
+from dpp2.problems.userdata import one_line
 from dpp2.setting import Secrets
 
 _OWN = ("experiment.toml", "observation.npz", "truth.npz", "solution.npz", "metrics.csv", "convergence.png")
+_CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
 
@@ -49,7 +51,9 @@ class RunDirectory:
                 raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
             for name in (*_OWN, *_LATER):
                 (path / name).unlink(missing_ok=True)
-            shutil.rmtree(path / "checkpoint", ignore_errors=True)
+            for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
+                for file in (path / "checkpoint").glob(pattern):
+                    file.unlink()
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -75,63 +79,105 @@ class RunDirectory:
             kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
             _write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
 
-    def secrets(self) -> Secrets | None:
+    def secrets(self, experiment: Experiment) -> Secrets | None:
         """Of an unseeded run; a seeded one derives them again."""
         path = self.checkpoint / "secrets.json"
-        if not path.is_file():
+        if experiment.run.seed != "os" or not self._has_state():
             return None
-        kept = json.loads(path.read_text())
-        return Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
+        with self._intact(path):
+            kept = json.loads(path.read_text())
+            return Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
 
     def save(self, simulation: Simulation, since: int) -> None:
         """Records of rounds since … k−1 first, the state at k last: a state is only there if its records are."""
         k = simulation.k
         if k > since:
             write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", simulation.recorder.slice(since, k))
-        write_npz(
-            self.checkpoint / "state.npz",
-            {**simulation.network.state(), "k": np.array(k), "seconds": np.array(simulation.seconds)},
-        )
+        facts = {
+            "k": k,
+            "seconds": simulation.seconds,
+            "digest": simulation.experiment.digest(),
+            "diverged": simulation.divergence is not None,
+        }
+        state = simulation.network.state() | {name: np.array(value) for name, value in facts.items()}
+        write_npz(self.checkpoint / "state.npz", state)
 
     def restore(self, simulation: Simulation) -> None:
         """Put a fresh simulation where the last checkpoint left off."""
-        try:
-            with np.load(self.checkpoint / "state.npz", allow_pickle=False) as saved:
-                state = {name: saved[name] for name in saved.files}
-        except FileNotFoundError:
+        if not self._has_state():
             return  # killed before its first checkpoint: start over
-        k, simulation.seconds = int(state.pop("k")), float(state.pop("seconds"))
-        for first, records in self._records():
-            if first < k:
-                simulation.recorder.restore(first, records)
-        simulation.network.restore(state)
-        simulation.k = k
+        with self._intact(self.checkpoint / "state.npz") as path:
+            state = dict(read_npz(path))
+            k, seconds = int(state.pop("k")), float(state.pop("seconds"))
+            digest, diverged = str(state.pop("digest")), bool(state.pop("diverged"))
+            simulation.network.restore(state)
+        if digest != simulation.experiment.digest():
+            raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
+        if diverged:
+            raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")
+        if k > (rounds := simulation.experiment.run.rounds):
+            raise BadInput("run.rounds", rounds, f"at least {k}, the rounds that were run already")
+        self._restore_records(simulation, k)
+        simulation.k, simulation.seconds = k, seconds
 
-    def _records(self) -> list[tuple[int, dict[str, Array]]]:
-        """Records as (first round, arrays): those of the finished run, then the checkpoint's."""
-        found = []
+    def _restore_records(self, simulation: Simulation, k: int) -> None:
+        """Rounds 0 … k−1: those of the finished run, then the checkpoint's. Rounds after k will be run again."""
+        restored = 0
         if (self.path / "metrics.csv").is_file():
-            rows = read_metrics(self.path / "metrics.csv")
-            merged = {f"metrics.{name}": column[:-1] for name, column in rows.items()}  # x^K is measured again
-            for name in ("observation.npz", "truth.npz"):
-                if (self.path / name).is_file():
-                    merged |= dict(read_npz(self.path / name))
-            found.append((0, merged))
-        parts = sorted(self.checkpoint.glob("records-*.npz"))
-        return found + [(int(part.name.split("-")[1]), dict(read_npz(part))) for part in parts]
+            with self._intact(self.path / "metrics.csv") as metrics:
+                merged = {f"metrics.{name}": column[:-1] for name, column in read_metrics(metrics).items()}
+            kept_truth = simulation.experiment.run.telemetry == "full"
+            for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
+                with self._intact(self.path / name) as path:
+                    merged |= dict(read_npz(path))
+            restored = self._put_back(simulation, 0, k, merged, metrics)
+        for part in sorted(self.checkpoint.glob("records-*.npz")):
+            with self._intact(part):
+                first, records = int(part.name.split("-")[1]), dict(read_npz(part))
+            if first <= restored:
+                restored = max(restored, self._put_back(simulation, first, k, records, part))
+        if restored < k:
+            raise self._refused(f"an intact run, but the records of rounds {restored} to {k - 1} are gone")
+
+    def _put_back(self, simulation: Simulation, first: int, k: int, records: dict[str, Array], path: Path) -> int:
+        """Records of rounds first …, cut at k; returns the round after the last."""
+        with self._intact(path):
+            kept = {name: rows[: max(k - first, 0)] for name, rows in records.items()}
+            simulation.recorder.restore(first, kept)
+            return first + len(kept["metrics.round"])
 
     def finish(self, simulation: Simulation, result: Result, draw: Callable[[Path], None]) -> None:
-        """Write the results, then drop the parts that they were merged from."""
-        self.save(simulation, simulation.k)
+        """Write the results, then the state that rests on them, then drop the parts that they were merged from.
+
+        Metrics after observation and truth: rounds that have metrics have the others.
+        """
         if result.observation is not None:
             write_npz(self.path / "observation.npz", result.observation)
         if result.truth is not None:
             write_npz(self.path / "truth.npz", result.truth)
-        write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
+        with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
+            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
         write_metrics(self.path / "metrics.csv", result.metrics)
         draw(self.path / "convergence.png")
-        for part in self.checkpoint.glob("records-*.npz"):
-            part.unlink()
+        self.save(simulation, simulation.k)
+        for pattern in ("records-*.npz", ".*.part"):
+            for part in self.checkpoint.glob(pattern):
+                part.unlink()
+
+    def _has_state(self) -> bool:
+        return (self.checkpoint / "state.npz").is_file()
+
+    @contextmanager
+    def _intact(self, path: Path) -> Iterator[Path]:
+        """Whatever goes wrong while a file of the run is read becomes one sentence."""
+        try:
+            yield path
+        except Exception as error:  # zip, zlib, json and numpy raise a dozen kinds on a damaged file
+            name = path.relative_to(self.path)
+            raise self._refused(f"an intact run, but {name} cannot be used ({one_line(error)})") from None
+
+    def _refused(self, accepted: str) -> BadInput:
+        return BadInput("--resume", str(self.path), accepted)
 
 
 def free_name(parent: Path, stem: str) -> Path:
@@ -143,7 +189,7 @@ def free_name(parent: Path, stem: str) -> Path:
 
 
 def read_npz(path: Path) -> Records:
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return Records({name: arrays[name] for name in arrays.files})
 
 

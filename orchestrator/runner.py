@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from dpp2 import BadInput, Experiment, Result, Simulation
+from dpp2.setting import Secrets
 from orchestrator import plots
 from orchestrator.rundir import RunDirectory, free_name
 
@@ -25,7 +27,8 @@ class Interrupted(Exception):
 
     def __init__(self, path: Path, k: int) -> None:
         self.path, self.k = path, k
-        super().__init__(f"stopped after round {k}; `dpp2 run --resume {path}` goes on from there")
+        go_on = f"dpp2 run --resume {shlex.quote(str(path))}"
+        super().__init__(f"stopped after {k} rounds; `{go_on}` goes on from there")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Finished:
 
 def start(experiment: Experiment, out: Path | None, *, stem: str, force: bool, progress: Progress) -> Finished:
     """Run from round 0. The experiment is checked in full before a directory is touched."""
-    simulation = Simulation(experiment)
+    simulation = _simulation(experiment)
     directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
     directory.begin(simulation)
     return _go_on(simulation, directory, progress)
@@ -47,15 +50,22 @@ def start(experiment: Experiment, out: Path | None, *, stem: str, force: bool, p
 def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
     directory = RunDirectory.open(path)
-    if any(not override.strip().startswith("run.rounds") for override in overrides):
-        raise BadInput("--set", overrides[0], "run.rounds=K: nothing else may change when a run is resumed")
+    for override in overrides:
+        if override.partition("=")[0].strip() != "run.rounds":
+            raise BadInput("--set", override, "run.rounds=K: nothing else may change when a run is resumed")
     experiment = Experiment.load(path / "experiment.toml", overrides)
-    simulation = Simulation(experiment, secrets=directory.secrets())
+    simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)
-    if simulation.k > simulation.experiment.run.rounds:
-        raise BadInput("run.rounds", experiment.run.rounds, f"at least the {simulation.k} rounds that were run")
     directory.begin(simulation)
     return _go_on(simulation, directory, progress)
+
+
+def _simulation(experiment: Experiment, secrets: Secrets | None = None) -> Simulation:
+    try:
+        return Simulation(experiment, secrets=secrets)
+    except MemoryError as error:
+        wanted = f"rounds, agents and dimension whose records fit in memory ({error})"
+        raise BadInput("run.rounds", experiment.run.rounds, wanted) from None
 
 
 def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress) -> Finished:

@@ -5,8 +5,8 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
     y = (1+τ)(x + w) + (1−η) d                           broadcast; mixing with d is tier one
     z = ∇f(x) + η q + ρ Σ_j p_ij y_j + e                 broadcast
     x ← x + w − α (z − e) + β Σ_j p_ij z_j
-    d ← d + (y − (1−η) d)/(1+τ)                          τ = 0: η d + y
-    q ← q + (ρ Σ_j p_ij y_j − (1−η) q)/(1+τ)             τ = 0: η q + ρ Σ_j p_ij y_j
+    d ← d + (η d + y − d)/(1+τ)                          τ = 0: η d + y
+    q ← q + (η q + ρ Σ_j p_ij y_j − q)/(1+τ)             τ = 0: η q + ρ Σ_j p_ij y_j
 η^k is one secret scalar for the whole network: with one per agent, q = ρLd would break.
 """
 
@@ -101,17 +101,23 @@ class Dpp2:
 
     def round(self, s: Dpp2State, k: int) -> Round:
         w, e, eta, t = self.w(k), self.e(k), self.eta(k), 1 + self.damping
-        y = t * (s.x + w) + (1 - eta) * s.d
+        xw = s.x + w
+        y = t * xw + (1 - eta) * s.d
         Ly = yield Broadcast("y", y)
         f, grad = self.objective(s.x)
-        z = grad + eta * s.q + self.rho * Ly + e
+        q = eta * s.q + self.rho * Ly
+        z = grad + q + e
         Lz = yield Broadcast("z", z)
         state = Dpp2State(
-            x=s.x + w - self.alpha * (z - e) + self.beta * Lz,
-            d=s.d + (y - (1 - eta) * s.d) / t,
-            q=s.q + (self.rho * Ly - (1 - eta) * s.q) / t,
+            x=xw - self.alpha * (z - e) + self.beta * Lz,
+            d=self._damped(s.d, eta * s.d + y),
+            q=self._damped(s.q, q),
         )
         return state, Private(f, grad, noise={"w": w, "e": e}, scalars={"eta": eta})
+
+    def _damped(self, old: Array, new: Array) -> Array:
+        """The paper's update, or a part 1/(1+τ) of the way to it."""
+        return old + (new - old) / (1 + self.damping) if self.damping else new
 
 
 def _stream(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:

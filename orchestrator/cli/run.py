@@ -53,8 +53,9 @@ def run(
         experiment = Experiment.load(file, changes)
         stem = file.stem if file else "paper"
         finished = _watched(lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown))
-    elif file is not None or out is not None or no_truth:
-        raise BadInput("--resume", str(resume), "no FILE, --out or --no-truth beside it: the run has settled them")
+    elif file is not None or out is not None or force or no_truth:
+        settled = "no FILE, --out, --force or --no-truth beside it: the run has settled them"
+        raise BadInput("--resume", str(resume), settled)
     else:
         finished = _watched(lambda shown: runner.resume(resume, changes, shown))
     if json:

@@ -111,8 +111,7 @@ class NoiseStream:
         u: Array,
         decay: Array,
     ) -> None:
-        # Usually every agent has the same decay, and one power a round is then enough.
-        self.u, self.decay = u[:, None], decay[:1, None] if np.ptp(decay) == 0 else decay[:, None]
+        self.u, self.decay = _one_or_column(u), _one_or_column(decay)
         self.dimension = dimension
         self.silent = not u.any()
         self.slices = [
@@ -122,16 +121,19 @@ class NoiseStream:
 
     def __call__(self, k: int) -> Array | float:
         """The noise of round k, (agents, d); plain 0.0 where every scale is zero, which costs nothing to add."""
-        if self.silent:
-            return 0.0
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
-        if not scale.any():
+        if self.silent or (isinstance(scale, float) and scale == 0.0):
             return 0.0
         parts = [keystream(key, k, start, count) for key, start, count in self.slices]
         words = parts[0] if len(parts) == 1 else np.concatenate(parts)
         noise = standard_laplace(words).reshape(-1, self.dimension)
         noise *= scale
         return noise
+
+
+def _one_or_column(values: Array) -> Array | float:
+    """Usually every agent has the same scale and decay; one number is then much cheaper than a column of them."""
+    return float(values[0]) if np.ptp(values) == 0 else values[:, None]
 
 
 def eta_stream(eta_key: bytes, k: int) -> float:

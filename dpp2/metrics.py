@@ -22,17 +22,17 @@ def measure(x: Sequence[Array], values: Sequence[Array], grads: Sequence[Array])
 
     The mean is subtracted before squaring: ‖x‖² − N‖x̄‖² would drown a gap of 1e-18 in rounding.
     """
-    agents = sum(len(block) for block in x)
+    agents = sum(map(len, x))
     mean = _total(x) / agents
-    consensus = sum(_squared(block - mean) for block in x)
-    return float(consensus), _squared(_total(grads)) / agents, float(sum(block.sum() for block in values))
+    consensus = sum(_squared((block - mean).ravel()) for block in x)
+    return consensus, _squared(_total(grads)) / agents, sum(float(block.sum()) for block in values)
 
 
 def _total(blocks: Sequence[Array]) -> Array:
     """Σ over agents. As a product with ones, since NumPy's own sum over the first axis is several times slower."""
-    return np.asarray(np.sum([np.ones(len(block)) @ block for block in blocks], axis=0))
+    totals = [np.ones(len(block)) @ block for block in blocks]
+    return totals[0] if len(totals) == 1 else np.asarray(np.sum(totals, axis=0))
 
 
-def _squared(a: Array) -> float:
-    flat = a.ravel()
-    return float(flat @ flat)
+def _squared(vector: Array) -> float:
+    return float(vector @ vector)

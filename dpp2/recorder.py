@@ -38,7 +38,8 @@ class Recorder:
         self.sent_arrays = {phase: np.empty(shape) for phase in sent}
         self.private_arrays = {name: np.empty(shape) for name in private}
         self.scalars = {name: np.empty(self.rounds) for name in (section.scalars if truth else ())}
-        self.columns = {name: np.zeros(self.rounds + 1) for name in COLUMNS}
+        self._table = np.zeros((self.rounds + 1, len(COLUMNS)))
+        self.columns = dict(zip(COLUMNS, self._table.T, strict=True))
 
     def sent(self, k: int, phase: str, rows: Array) -> None:
         """A phase of round k, as every channel carried it."""
@@ -62,9 +63,7 @@ class Recorder:
         """The metrics of x^k; returns its gap. Row k describes x^k, so its bytes are those of the round before."""
         consensus, stationarity, objective = measure(x, [p.values for p in private], [p.grad for p in private])
         gap = consensus + stationarity
-        row = (k, gap, consensus, stationarity, objective, self.bytes_per_round if k else 0)
-        for name, value in zip(COLUMNS, row, strict=True):
-            self.columns[name][k] = value
+        self._table[k] = (k, gap, consensus, stationarity, objective, self.bytes_per_round if k else 0)
         return gap
 
     def metrics(self, k: int) -> Records:

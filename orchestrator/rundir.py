@@ -73,11 +73,11 @@ class RunDirectory:
 
     def begin(self, simulation: Simulation) -> None:
         """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
-        _write_text(self.path / "experiment.toml", _versions() + simulation.experiment.to_toml())
+        write_text(self.path / "experiment.toml", _versions() + simulation.experiment.to_toml())
         if simulation.experiment.run.seed == "os":
             secrets = simulation.setting.secrets
             kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
-            _write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
+            write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
 
     def secrets(self, experiment: Experiment) -> Secrets | None:
         """Of an unseeded run; a seeded one derives them again."""
@@ -140,11 +140,11 @@ class RunDirectory:
             raise self._refused(f"an intact run, but the records of rounds {restored} to {k - 1} are gone")
 
     def _put_back(self, simulation: Simulation, first: int, k: int, records: dict[str, Array], path: Path) -> int:
-        """Records of rounds first …, cut at k; returns the round after the last."""
+        """Records of rounds first …, as far as all of them go, cut at k; returns the round after the last."""
         with self._intact(path):
-            kept = {name: rows[: max(k - first, 0)] for name, rows in records.items()}
-            simulation.recorder.restore(first, kept)
-            return first + len(kept["metrics.round"])
+            count = min(len(records["metrics.round"]), max(k - first, 0))
+            simulation.recorder.restore(first, {name: rows[:count] for name, rows in records.items()})
+            return first + count
 
     def finish(self, simulation: Simulation, result: Result, draw: Callable[[Path], None]) -> None:
         """Write the results, then the state that rests on them, then drop the parts that they were merged from.
@@ -209,10 +209,10 @@ def write_metrics(path: Path, metrics: Records) -> None:
     whole = {"round", "bytes"}
     columns = [metrics[name].astype(int).tolist() if name in whole else metrics[name].tolist() for name in metrics]
     lines = [",".join(metrics), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))]
-    _write_text(path, "\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n")
 
 
-def _write_text(path: Path, text: str, mode: int = 0o644) -> None:
+def write_text(path: Path, text: str, mode: int = 0o644) -> None:
     _write(path, lambda file: file.write(text.encode()), mode)
 
 

@@ -101,15 +101,14 @@ class Dpp2:
 
     def round(self, s: Dpp2State, k: int) -> Round:
         w, e, eta, t = self.w(k), self.e(k), self.eta(k), 1 + self.damping
-        xw = s.x + w
-        y = t * xw + (1 - eta) * s.d
+        y = t * (s.x + w) + (1 - eta) * s.d
         Ly = yield Broadcast("y", y)
         f, grad = self.objective(s.x)
         q = eta * s.q + self.rho * Ly
         z = grad + q + e
         Lz = yield Broadcast("z", z)
         state = Dpp2State(
-            x=xw - self.alpha * (z - e) + self.beta * Lz,
+            x=s.x + w - self.alpha * (z - e) + self.beta * Lz,
             d=self._damped(s.d, eta * s.d + y),
             q=self._damped(s.q, q),
         )

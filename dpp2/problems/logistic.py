@@ -22,6 +22,9 @@ from dpp2.errors import BadInput
 from dpp2.problems.base import DATA, ProblemSection, agent_rng
 
 
+_LARGEST = 700.0  # exp of it is still a float64
+
+
 class LogisticSection(ProblemSection):
     name: Literal["logistic"] = "logistic"
     dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
@@ -85,23 +88,27 @@ class Logistic:
     def __call__(self, x: Array) -> tuple[Array, Array]:
         loss, slope = logistic_loss(np.matmul(x[:, None, :], self.columns)[:, 0, :])
         grad = np.matmul(self.columns, slope[:, :, None])[:, :, 0]
-        omega_x2 = self.omega * x * x
-        shrink = 1 + omega_x2
-        value = loss + self.lambda_ * (omega_x2 / shrink).sum(axis=1)
-        grad += 2 * self.lambda_ * self.omega * x / (shrink * shrink)
-        return value, grad
-
-
-_LARGEST = 700.0  # exp of it is still a float64
+        grad /= slope.shape[1]
+        return regularised(loss.mean(axis=1), grad, x, self.lambda_, self.omega)
 
 
 def logistic_loss(margins: Array) -> tuple[Array, Array]:
-    """Mean of log(1 + exp(−margin)) over the last axis, and its derivative by each margin; no overflow."""
-    capped = np.minimum(-margins, _LARGEST)
-    odds = np.exp(capped)
-    total = 1 + odds
-    loss = (np.log(total) - margins - capped).mean(axis=-1)  # −margin − capped: what the cap took away
-    slope = odds
-    slope /= total
-    slope *= -1.0 / margins.shape[-1]
+    """log(1 + exp(−margin)) and its derivative, for each margin; no overflow."""
+    odds = -margins
+    np.minimum(odds, _LARGEST, out=odds)
+    np.exp(odds, out=odds)
+    total = -1 - odds
+    slope = np.divide(odds, total, out=odds)
+    loss = np.log(np.negative(total, out=total), out=total)
+    if margins.min(initial=0.0) < -_LARGEST:
+        loss += np.maximum(-margins - _LARGEST, 0)  # beyond the cap the loss is a straight line
     return loss, slope
+
+
+def regularised(value: Array, grad: Array, x: Array, lambda_: float, omega: float) -> tuple[Array, Array]:
+    """Adds Σ_t λω x_t²/(1 + ω x_t²) and its gradient, in place."""
+    omega_x2 = omega * x * x
+    shrink = 1 + omega_x2
+    value += lambda_ * (omega_x2 / shrink).sum(axis=1)
+    grad += 2 * lambda_ * omega * x / (shrink * shrink)
+    return value, grad

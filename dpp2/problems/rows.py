@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpp2.arrays import Array
-from dpp2.problems.logistic import data_smoothness, logistic_loss
+from dpp2.problems.logistic import data_smoothness, logistic_loss, regularised
 
 Indices = NDArray[np.intp]
 
@@ -58,22 +58,13 @@ class RowLoss:
             g, m, _ = group.rows.shape
             value[group.positions] = loss[group.span].reshape(g, m).mean(axis=1)
             grad[group.positions] = np.matmul(slope[group.span].reshape(g, 1, m), group.rows)[:, 0, :] / m
-        omega_x2 = self.omega * x * x
-        shrink = 1 + omega_x2
-        value += self.lambda_ * (omega_x2 / shrink).sum(axis=1)
-        grad += 2 * self.lambda_ * self.omega * x / (shrink * shrink)
-        return value, grad
+        return regularised(value, grad, x, self.lambda_, self.omega)
 
 
 def logistic_rows(features: Sequence[Array], labels: Sequence[Array], lambda_: float, omega: float) -> RowLoss:
     """Logistic loss of each agent's (m_i, d) features and (m_i,) labels ±1."""
     groups = _grouped([f * y[:, None] for f, y in zip(features, labels, strict=True)])
-
-    def loss(products: Array) -> tuple[Array, Array]:
-        each, slope = logistic_loss(products[:, None])  # a mean over one sample each
-        return each, slope[:, 0]
-
-    return RowLoss(groups, loss, 0.25, lambda_, omega)
+    return RowLoss(groups, logistic_loss, 0.25, lambda_, omega)
 
 
 def square_rows(features: Sequence[Array], labels: Sequence[Array], lambda_: float, omega: float) -> RowLoss:

@@ -1,0 +1,66 @@
+"""What differential privacy a run really has, agent by agent. Pure mathematics: no files, no printing.
+
+`accountant`  ε of a run, of each round and of publishing its result; the docstring derives the formula
+`calibrate`   the decay, the noise scale or the number of rounds that keeps a budget, or why none does
+`pld`         (ε, δ) by privacy-loss distributions; the trade-off curve that bounds every attack (extra [dp])
+`ledger`      one agent's account over all its runs on the same data
+`paper`       the paper's own figures, for comparison: they are not guarantees
+
+Outside ε, whatever these modules say: telemetry, an M computed from private data, stopping rules that look at
+data, x^K published without noise, any run whose noise can be known (seeded, or with its truth recorded), and what
+the low-order bits of floating-point noise betray (Mironov 2012): the theory speaks of real-valued Laplace noise.
+"""
+
+from dpp2.privacy.accountant import (
+    MOST_ROUNDS,
+    Mechanism,
+    cumulative,
+    epsilon,
+    largest_rounds,
+    per_round,
+    publish_term,
+    unsupported,
+)
+from dpp2.privacy.calibrate import Calibration, calibrate
+from dpp2.privacy.figures import Curve, Epsilon, Unsupported, add_up
+from dpp2.privacy.ledger import Allowance, Entry, Ledger
+from dpp2.privacy.paper import (
+    Corollary1Bounds,
+    PaperDecay,
+    PaperEpsilon,
+    c_tilde,
+    corollary_1_bounds,
+    corollary_1_decay,
+    theorem_3,
+)
+from dpp2.privacy.pld import PrivacyProfile, profile, release_sizes
+
+__all__ = [
+    "MOST_ROUNDS",
+    "Allowance",
+    "Calibration",
+    "Corollary1Bounds",
+    "Curve",
+    "Entry",
+    "Epsilon",
+    "Ledger",
+    "Mechanism",
+    "PaperDecay",
+    "PaperEpsilon",
+    "PrivacyProfile",
+    "Unsupported",
+    "add_up",
+    "c_tilde",
+    "calibrate",
+    "corollary_1_bounds",
+    "corollary_1_decay",
+    "cumulative",
+    "epsilon",
+    "largest_rounds",
+    "per_round",
+    "profile",
+    "publish_term",
+    "release_sizes",
+    "theorem_3",
+    "unsupported",
+]

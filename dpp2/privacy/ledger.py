@@ -1,0 +1,200 @@
+"""One agent's account over all runs on the same data: what was released, hence what was spent. No files.
+
+Repeated runs on one data set compose: their ε add up, because each draws its own noise. Within a run the
+noise is a function of (run key, round), so a round that is sent again is byte-identical and releases
+nothing new. Hence:
+
+* a run is known by its id, and its entry holds one number, the rounds charged: 0 … rounds−1 are paid for;
+* charging round k pays for every round up to k. Doing it again changes nothing (no round is charged twice),
+  and a round whose charge was lost in a crash is paid for by the next one (none is forgotten);
+* an entry keeps the mechanism that the run used. The same id with another mechanism is refused;
+* publishing x^K + w^K uses the w^K of round K. It costs its own term until round K has been released, and
+  nothing more from then on: y^K has told s^K = x^K + w^K already.
+
+Charge a round BEFORE its first message leaves. A ledger is a value: `charge` and `publish` return a new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from dpp2.errors import BadInput
+from dpp2.privacy.accountant import Mechanism, epsilon, largest_rounds
+from dpp2.privacy.figures import Epsilon, Unsupported, add_up
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one run has released."""
+
+    mechanism: Mechanism
+    rounds: int = 0  # rounds 0 … rounds−1 are charged
+    published: int | None = None  # the last K for which x^K + w^K was published
+
+    def epsilon(self) -> Epsilon | Unsupported:
+        return epsilon(self.mechanism, self.rounds, published=self.published == self.rounds)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How far a run may go: rounds 0 … rounds−1, which brings the ledger's total to `total`."""
+
+    rounds: int
+    total: Epsilon | Unsupported
+    reason: str | None = None  # why fewer rounds than wanted
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All runs of one agent on one digest of its data."""
+
+    agent: str
+    data_digest: str
+    entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+
+    def charge(self, run_id: str, mechanism: Mechanism, round_index: int) -> Ledger:
+        """Round `round_index` of this run, and every one before it, is paid for. Idempotent."""
+        if round_index < 0:
+            raise BadInput("round", round_index, "a whole number ≥ 0")
+        entry = self._entry(run_id, mechanism)
+        return self._with(run_id, replace(entry, rounds=max(entry.rounds, round_index + 1)))
+
+    def publish(self, run_id: str, rounds: int) -> Ledger:
+        """x^K + w^K of this run, K = `rounds`, is paid for. Idempotent."""
+        if run_id not in self.entries:
+            raise BadInput("run id", run_id, "a run that this ledger has charged")
+        entry = self.entries[run_id]
+        if not 0 <= rounds <= entry.rounds:
+            raise BadInput("rounds", rounds, f"a number from 0 to {entry.rounds}, the rounds charged so far")
+        return self._with(run_id, replace(entry, published=max(rounds, entry.published or 0)))
+
+    def spent(self, *, except_run: str | None = None) -> Epsilon | Unsupported:
+        """The sum over all runs (but one, if asked). One run without a guarantee leaves none for the sum."""
+        parts: list[Epsilon] = []
+        for run_id, entry in self.entries.items():
+            if run_id == except_run:
+                continue
+            part = entry.epsilon()
+            if isinstance(part, Unsupported):
+                return Unsupported(f"in run {run_id} {part.reason}")
+            parts.append(part)
+        return add_up(parts)
+
+    def rounds_within(
+        self,
+        budget: float,
+        mechanism: Mechanism,
+        run_id: str,
+        wanted_rounds: int,
+        *,
+        publishing: bool = False,
+    ) -> Allowance:
+        """How many rounds this run may have in all so that the total over all runs stays within the budget.
+
+        Rounds that are charged already count as granted: repeating them releases nothing new. With
+        `publishing`, room is kept for x^K + w^K at the end.
+        """
+        if not budget > 0:
+            raise BadInput("budget", budget, "a number > 0")
+        entry = self._entry(run_id, mechanism)
+        charged = entry.rounds
+        others = self.spent(except_run=run_id)
+        if isinstance(others, Unsupported):
+            return Allowance(min(charged, wanted_rounds), others, f"no budget can be kept: {others.reason}")
+        left = budget - others.value if others.value is not None else -math.inf
+        granted = largest_rounds(mechanism, left, wanted_rounds, published=publishing)
+        if isinstance(granted, Unsupported):
+            return Allowance(min(charged, wanted_rounds), granted, f"no budget can be kept: {granted.reason}")
+        while granted > 0 and not self._total(others, mechanism, granted, publishing).fits(budget):
+            granted -= 1  # `left` was rounded
+        rounds = min(wanted_rounds, max(granted, charged))
+        total = self._total(others, mechanism, rounds, publishing or entry.published == rounds)
+        if rounds == wanted_rounds and total.fits(budget):
+            return Allowance(rounds, total)
+        following = self._total(others, mechanism, rounds + 1, publishing)
+        why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
+        return Allowance(rounds, total, why)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types. The ε figures are for readers: `from_dict` computes them anew."""
+        runs = {run_id: _entry_to_dict(entry) for run_id, entry in self.entries.items()}
+        return {"version": VERSION, "agent": self.agent, "data_digest": self.data_digest, "runs": runs}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Ledger:
+        if plain.get("version") != VERSION:
+            raise BadInput("ledger.version", plain.get("version"), str(VERSION))
+        for key in ("agent", "data_digest", "runs"):
+            if key not in plain:
+                raise BadInput(f"ledger.{key}", None, "a value")
+        entries = {run_id: _entry_from_dict(run_id, run) for run_id, run in plain["runs"].items()}
+        return cls(str(plain["agent"]), str(plain["data_digest"]), MappingProxyType(entries))
+
+    def _entry(self, run_id: str, mechanism: Mechanism) -> Entry:
+        entry = self.entries.get(run_id, Entry(mechanism))
+        if entry.mechanism != mechanism:
+            raise BadInput("run id", run_id, "an id not used yet: this one has run with other privacy parameters")
+        return entry
+
+    def _with(self, run_id: str, entry: Entry) -> Ledger:
+        return replace(self, entries=MappingProxyType({**self.entries, run_id: entry}))
+
+    @staticmethod
+    def _total(others: Epsilon, mechanism: Mechanism, rounds: int, publishing: bool) -> Epsilon:
+        own = epsilon(mechanism, rounds, published=publishing)
+        assert isinstance(own, Epsilon)  # the caller has seen that the mechanism is supported
+        return add_up([others, own])
+
+
+def _entry_to_dict(entry: Entry) -> dict[str, Any]:
+    spent = entry.epsilon()
+    parameters = {name: _plain(float(value)) for name, value in asdict(entry.mechanism).items()}
+    return {
+        "mechanism": {**parameters, "dimension": int(entry.mechanism.dimension)},
+        "rounds": entry.rounds,
+        "published": entry.published,
+        "epsilon": spent.value if isinstance(spent, Epsilon) else None,
+        "log10_epsilon": _plain(spent.log10) if isinstance(spent, Epsilon) else None,
+        "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
+    }
+
+
+def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
+    where = f"ledger.runs.{run_id}"
+    parameters = run.get("mechanism")
+    rounds, published = run.get("rounds"), run.get("published")
+    if not isinstance(parameters, Mapping):
+        raise BadInput(f"{where}.mechanism", parameters, "a table of parameters")
+    if type(rounds) is not int or rounds < 0:
+        raise BadInput(f"{where}.rounds", rounds, "a whole number ≥ 0")
+    if published is not None and (type(published) is not int or not 0 <= published <= rounds):
+        raise BadInput(f"{where}.published", published, f"null or a whole number from 0 to {rounds}")
+    return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published)
+
+
+def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Mechanism:
+    known = [f.name for f in fields(Mechanism)]
+    for name in parameters:
+        if name not in known:
+            raise BadInput(where, name, f"only {', '.join(known)}")
+    for name in known:
+        if name not in parameters:
+            raise BadInput(f"{where}.{name}", None, "a number")
+    numbers: dict[str, Any] = {}
+    for name, value in parameters.items():
+        try:
+            numbers[name] = value if name == "dimension" else float(value)
+        except (TypeError, ValueError):
+            raise BadInput(f"{where}.{name}", value, "a number") from None
+    return Mechanism(**numbers)
+
+
+def _plain(number: float) -> float | str:
+    # JSON has no infinity; float() reads these words back.
+    return number if math.isfinite(number) else str(number)

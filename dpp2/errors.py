@@ -29,12 +29,19 @@ class BadInput(ValueError):
 class UnknownName(BadInput):
     """A key or a kind that does not exist; the nearest one that does is suggested."""
 
-    def __init__(self, field: str, value: Any, name: Any, known: list[str]) -> None:
+    def __init__(self, field: str, value: Any, name: Any, known: list[str], kind: str = "") -> None:
         near = get_close_matches(str(name), known, n=1)
         suggestion = f" (did you mean {near[0]!r}?)" if near else ""
-        super().__init__(field, value, f"one of {', '.join(sorted(known))}{suggestion}")
+        super().__init__(field, value, f"{kind}one of {', '.join(sorted(known))}{suggestion}")
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    text, half = repr(value), _LONGEST_VALUE // 2  # of a long path the end matters as much as the beginning
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:half]}…{text[-half:]}"
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as part of a sentence."""
+    text = " ".join(str(error).split()).rstrip(".")
+    kind = type(error).__name__
+    return f"{kind}: {text[:160]}" if text else kind

@@ -1,4 +1,4 @@
-"""An experiment: five checked tables, where they come from, and the digest that names them.
+"""An experiment: six checked tables, where they come from, and the digest that names them.
 
 An `Experiment` is what was asked for; `resolve()` settles what is open (the seed of the graph that is connected, the
 scale of the data), and the resolved one, written out as TOML, is enough to run it again.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -19,6 +20,7 @@ from pydantic import Field
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AlgorithmSection, NoiseSection
 from dpp2.errors import BadInput, UnknownName
+from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
 from dpp2.schema import Section, parse_kind, parse_section
 from dpp2.topology import TOPOLOGIES, NetworkSection
@@ -59,6 +61,7 @@ class Experiment:
     problem: ProblemSection
     algorithm: AlgorithmSection
     noise: NoiseSection
+    privacy: PrivacySection
 
     @classmethod
     def load(cls, path: str | Path | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Experiment:
@@ -97,12 +100,14 @@ class Experiment:
             problem=parse_kind("problem", "name", PROBLEMS, tables.get("problem", {})),
             algorithm=algorithm,
             noise=parse_section("noise", algorithm.noise_section, tables.get("noise", {})),
+            privacy=parse_section("privacy", PrivacySection, tables.get("privacy", {})),
         )
 
     def resolve(self) -> Experiment:
         """Settle what is open. Resolving a resolved experiment changes nothing."""
         network = self.network.resolve()
         self.noise.check(network.agents)
+        self.privacy.check()
         problem = self.problem
         if problem.seed is None:
             # Without a run seed the data still need one: 1, as for a seeded run, since data are not secrets of the run.
@@ -163,7 +168,9 @@ def _parse_override(text: str) -> tuple[str, Any]:
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
-        return name.strip(), value.strip()  # a bare word
+        bare = value.strip()
+        # ".9" is no TOML, but nobody who types it means a word
+        return name.strip(), float(bare) if re.fullmatch(r"[+-]?(\.\d+|\d+\.)(e[+-]?\d+)?", bare) else bare
 
 
 def _start_bytes(path: str) -> bytes:

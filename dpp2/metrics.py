@@ -14,7 +14,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 
-COLUMNS = ("round", "gap", "consensus", "stationarity", "objective", "bytes")
+COLUMNS = ("round", "gap", "consensus", "stationarity", "objective", "epsilon", "bytes")
 
 
 def measure(x: Sequence[Array], values: Sequence[Array], grads: Sequence[Array]) -> tuple[float, float, float]:

@@ -27,6 +27,7 @@ class Recorder:
         section: AlgorithmSection,
         shape: tuple[int, int, int],
         bytes_per_round: int,
+        epsilon: Array,
         *,
         truth: bool,
         observation: bool,
@@ -38,6 +39,7 @@ class Recorder:
         self.sent_arrays = {phase: np.empty(shape) for phase in sent}
         self.private_arrays = {name: np.empty(shape) for name in private}
         self.scalars = {name: np.empty(self.rounds) for name in (section.scalars if truth else ())}
+        self._epsilon = epsilon
         self._table = np.zeros((self.rounds + 1, len(COLUMNS)))
         self.columns = dict(zip(COLUMNS, self._table.T, strict=True))
 
@@ -63,7 +65,8 @@ class Recorder:
         """The metrics of x^k; returns its gap. Row k describes x^k, so its bytes are those of the round before."""
         consensus, stationarity, objective = measure(x, [p.values for p in private], [p.grad for p in private])
         gap = consensus + stationarity
-        self._table[k] = (k, gap, consensus, stationarity, objective, self.bytes_per_round if k else 0)
+        sent = self.bytes_per_round if k else 0
+        self._table[k] = (k, gap, consensus, stationarity, objective, self._epsilon[k], sent)
         return gap
 
     def metrics(self, k: int) -> Records:

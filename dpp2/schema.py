@@ -83,7 +83,7 @@ def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput
         return BadInput(name, first["input"], str(first["msg"]).removeprefix("Value error, "))
     key = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return UnknownName(f"{name}.{key}", first["input"], key, keys_of(cls))
+        return UnknownName(f"{name}.{key}", first["input"], key, keys_of(cls), "a known key: ")
     described = {(f.alias or k): f.description for k, f in cls.model_fields.items()}
     accepted = described.get(key) or str(first["msg"])
     value = _Nothing() if first["type"] == "missing" else first["input"]

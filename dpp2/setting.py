@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +15,10 @@ from dpp2 import keys as keyed
 from dpp2.algorithms.base import Setup
 from dpp2.arrays import Array
 from dpp2.embedded import Block, Network, blocks_of
-from dpp2.errors import BadInput
+from dpp2.errors import BadInput, one_line
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys
 from dpp2.problems.base import START, agent_rng
-from dpp2.problems.userdata import one_line
 from dpp2.topology import Graph
 from dpp2.weights import Spectrum, check_weights, spectrum, weight_matrix
 
@@ -72,16 +73,24 @@ class Setting:
             part.state = part.program.start(starts[part.rows])
         return Network(hosted, self.graph.agents, dimension)
 
+    def data_identity(self, agent: int) -> str:
+        """What an agent's ledger is kept under: its data, by content where they come from outside."""
+        problem = self.experiment.problem
+        outside = problem.data_digest(agent)
+        named = outside or json.dumps([problem.digest_table(), agent], sort_keys=True).encode()
+        return hashlib.sha256(named).hexdigest()
+
     def _block(self, owned: range) -> Block:
-        experiment, agents = self.experiment, self.graph.agents
+        experiment, agents, bound = self.experiment, self.graph.agents, self.experiment.privacy.feature_bound
+        problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
         keys = RunKeys.of(
             [self.secrets.agent] * len(owned),
             self.secrets.eta,
             self.secrets.run_id,
             experiment.digest(),
-            [experiment.problem.data_digest(agent) for agent in owned],
+            [problem.data_digest(agent) for agent in owned],
         )
-        setup = Setup(owned, agents, experiment.problem.objective(owned, agents), keys)
+        setup = Setup(owned, agents, problem.objective(owned, agents), keys)
         program = experiment.algorithm.program(setup, experiment.noise)
         rows = slice(owned.start, owned.stop)
         return Block(rows, program, self.P[rows], state=None)

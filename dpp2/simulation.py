@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,11 +18,23 @@ from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 from dpp2.embedded import BLOCK
 from dpp2.experiment import Experiment
+from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
+from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
 from dpp2.records import Records
 from dpp2.setting import Secrets, Setting
 from dpp2.stability import Divergence, Watch
 from dpp2.theory import Condition, conditions
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What the run cost its worst-off agent, what the paper would say, and what makes either void."""
+
+    epsilon: Epsilon | Unsupported
+    paper_epsilon: PaperEpsilon | Unsupported
+    stopped: str | None  # why the budget ended the run early
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +50,7 @@ class Result:
     divergence: Divergence | None
     conditions: list[Condition]
     report: dict[str, float]
+    privacy: PrivacyReport
     seconds: float
 
     @property
@@ -76,8 +90,10 @@ class Simulation:
         *,
         record: bool = True,
         secrets: Secrets | None = None,
+        ledgers: Sequence[Ledger] | None = None,
         block: int = BLOCK,
     ) -> None:
+        """`ledgers`, one per agent, hold what earlier runs spent on the same data (none: nothing)."""
         self.setting = Setting.of(experiment, secrets)
         self.experiment = self.setting.experiment
         self.network = self.setting.network(block)
@@ -85,7 +101,12 @@ class Simulation:
         shape = (self.experiment.run.rounds, graph.agents, self.network.dimension)
         bytes_per_round = len(section.phases) * 2 * len(graph.edges) * self.network.dimension * 8
         truth = record and self.experiment.run.telemetry == "full"
-        self.recorder = Recorder(section, shape, bytes_per_round, truth=truth, observation=record)
+        smoothness = np.concatenate([block.program.objective.smoothness for block in self.network.blocks])
+        self.account = Account.of(self.experiment, smoothness, self.network.dimension)
+        self.bound = float(smoothness.max())
+        self.allow(ledgers if ledgers is not None else self.fresh_ledgers() if self.account.budget else [])
+        spent = epsilon_column(self.account, shape[0])
+        self.recorder = Recorder(section, shape, bytes_per_round, spent, truth=truth, observation=record)
         self.watch = Watch(partial(section.instability, self.network.gradient, self.setting.P))
         self.k = 0
         self.seconds = 0.0
@@ -94,10 +115,18 @@ class Simulation:
     def divergence(self) -> Divergence | None:
         return self.watch.divergence
 
+    def fresh_ledgers(self) -> list[Ledger]:
+        """One empty ledger per agent; none where no account is kept."""
+        return [Ledger(str(i), self.setting.data_identity(i)) for i in range(len(self.account.mechanisms))]
+
+    def allow(self, ledgers: Sequence[Ledger]) -> None:
+        """Set how far the budget lets this run go: it stops before the round that would exceed it."""
+        self.allowance = self.account.allowance(ledgers, self.setting.secrets.run_id, self.experiment.run.rounds)
+
     @property
     def remaining(self) -> int:
-        """Rounds still to run; none once the run has diverged."""
-        return 0 if self.divergence else self.experiment.run.rounds - self.k
+        """Rounds still to run; none once the run has diverged or the budget is used up."""
+        return 0 if self.divergence else max(self.allowance.rounds - self.k, 0)
 
     @property
     def gap(self) -> float:
@@ -137,13 +166,26 @@ class Simulation:
             divergence=self.divergence,
             conditions=self.conditions(),
             report=self.experiment.problem.report(mean) if np.isfinite(mean).all() else {},
+            privacy=self.privacy(),
             seconds=self.seconds,
         )
+
+    def privacy(self) -> PrivacyReport:
+        """The account of the rounds that were run."""
+        stopped = self.allowance.reason if self.k == self.allowance.rounds else None
+        spent, claimed = self.account.epsilon(self.k), self.account.paper_epsilon(self.k)
+        return PrivacyReport(spent, claimed, stopped, self.account.notes)
 
     def conditions(self) -> list[Condition]:
         """The paper's sufficient conditions for this run; none for other algorithms or where M̄ is not known."""
         section, eigenvalues = self.experiment.algorithm, self.setting.spectrum
-        bound = max(float(block.program.objective.smoothness.max()) for block in self.network.blocks)
-        if not isinstance(section, Dpp2Section) or not np.isfinite([bound, eigenvalues.connectivity]).all():
+        if not isinstance(section, Dpp2Section) or not np.isfinite([self.bound, eigenvalues.connectivity]).all():
             return []
-        return conditions(section.alpha, section.beta, section.rho, bound, eigenvalues)
+        return conditions(section.alpha, section.beta, section.rho, self.bound, eigenvalues)
+
+
+def epsilon_column(account: Account, rounds: int) -> Array:
+    """ε before each of the rounds 0 … K: nothing at x⁰; inf beyond float64, nan without an account."""
+    curve = account.curve(rounds)
+    spent = np.full(rounds, np.nan) if isinstance(curve, Unsupported) else curve.values
+    return np.concatenate([[0.0], spent])

@@ -10,7 +10,7 @@ spectral radius itself is hopeless near convergence, where hundreds of eigenvalu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,8 @@ class Mode:
         if lam < _CONSENSUS:
             return abs(1 - alpha * h)
         G = alpha - beta * lam
+        if not np.isfinite([h, lam]).all():
+            return float("nan")
         step = np.array([[1 - G * (h + (1 + damping) * rho * lam), -G], [rho * lam, 1]])
         return float(np.abs(np.linalg.eigvals(step)).max())
 
@@ -86,6 +88,15 @@ class Watch:
             self.divergence = found
         self._cleared = gap
 
+    def state(self) -> dict[str, Array]:
+        """What a checkpoint must keep so that a resumed run is judged like one that never stopped."""
+        start = np.empty((0, 0)) if self._start is None else self._start
+        return {"watch.start": start, "watch.cleared": np.array(self._cleared)}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self._start = state["watch.start"] if len(state["watch.start"]) else None
+        self._cleared = float(state["watch.cleared"])
+
     def _sane(self, x: Array) -> Array:
         """Where to linearise: at x, unless nothing is left of it; then where the run began."""
         assert self._start is not None
@@ -114,6 +125,8 @@ def fastest_mode(
         z = Hv + q + (1 + damping) * rho * Pv
         v, q = v - alpha * z + beta * (P @ z), q + rho * Pv
         size = np.sqrt(np.vdot(v, v) + np.vdot(q, q))
+        if not 0 < size < np.inf:
+            return Mode(float("nan"), float("nan"))  # parameters so absurd that one round leaves float64
         v, q = v / size, q / size
     return Mode(vHv / vv, vPv / vv)
 
@@ -129,7 +142,7 @@ def explain(mode: Mode, alpha: float, beta: float, rho: float, damping: float, k
     elif h + damping * rho * lam < 0:
         cause = "negative curvature"
         why = (
-            f"negative curvature on the disagreement modes: h = {h:.3g} is below −τρλ = {-damping * rho * lam:.3g} "
+            f"negative curvature on the disagreement modes: h = {h:.3g} is below −τρλ = {0 - damping * rho * lam:.3g} "
             f"(λ = {lam:.3g}), where no step size is stable; "
             f"algorithm.damping above about {-h / (rho * lam):.2g} repairs it"
         )
@@ -141,5 +154,5 @@ def explain(mode: Mode, alpha: float, beta: float, rho: float, damping: float, k
             "where stability needs less than 4; a smaller algorithm.alpha or rho repairs it"
         )
     else:
-        cause, why = "unexplained", "the gap left the range of floating point"
+        return Divergence(k, growth, "unexplained", "the gap left the range of floating point")
     return Divergence(k, growth, cause, f"{why}; this mode grows by {growth:.4f} a round")

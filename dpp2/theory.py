@@ -37,30 +37,29 @@ def conditions(alpha: float, beta: float, rho: float, smoothness: float, eigenva
     The paper only asks that some c̄_θ ∈ (0, 1/κ_G) and γ ∈ (0, c̄_θ/5) exist; a grid of both is searched for the
     pair under which the fewest conditions fail, and among those the least violated.
     """
-    grid = np.geomspace(1e-3, 0.999, 25).tolist()
-    candidates = (
-        _conditions(alpha, beta, rho, smoothness, eigenvalues, theta_share, gamma_share)
-        for theta_share, gamma_share in product(grid, grid)
-    )
+    grid = np.geomspace(1e-3, 0.999, 25)
+    parameters = (np.float64(alpha), np.float64(beta), np.float64(rho), np.float64(smoothness))
+    with np.errstate(all="ignore"):  # absurd parameters give conditions with inf or nan, which then do not hold
+        candidates = [_conditions(*parameters, eigenvalues, *shares) for shares in product(grid, grid)]
     return min(candidates, key=_violation)
 
 
 def _violation(found: list[Condition]) -> tuple[int, float]:
     """How many fail, then by how many powers of e (a right side that is not positive counts as fifty)."""
     failing = [c for c in found if not c.holds]
-    return len(failing), sum(math.log(c.left / c.right) if c.right > 0 else 50.0 for c in failing)
+    return len(failing), sum(math.log(c.left / c.right) if 0 < c.right < c.left < math.inf else 50.0 for c in failing)
 
 
 def _conditions(
-    alpha: float,
-    beta: float,
-    rho: float,
-    M: float,
+    alpha: np.float64,
+    beta: np.float64,
+    rho: np.float64,
+    M: np.float64,
     eigenvalues: Spectrum,
-    theta_share: float,
-    gamma_share: float,
+    theta_share: np.float64,
+    gamma_share: np.float64,
 ) -> list[Condition]:
-    low, high = eigenvalues.connectivity, eigenvalues.largest
+    low, high = np.float64(eigenvalues.connectivity), np.float64(eigenvalues.largest)
     lambda_G, least_G = alpha - beta * low, alpha - beta * high  # λ̄_G on the disagreement modes, and λ̲_G
     kappa_L, kappa_G = high / low, lambda_G / least_G
     c_alpha = alpha / lambda_G
@@ -78,23 +77,24 @@ def _conditions(
     )
     xi_3 = c_theta / 2 - 5 * gamma / 2 - 1 / (rho * low) ** 2
     xi_4, xi_5 = c_theta**2 / 4, 7 * c_theta**2 / 4
-    xi_6, xi_7 = 1 / 4, M + 21 / 2 * M**2
+    xi_6, xi_7 = np.float64(1 / 4), M + 21 / 2 * M**2
     xi_8 = (4 + 3 * M**2 + 2 * M**2 * c_alpha) / (2 * high * margin)
-    xi_9 = 1 / math.sqrt(low**2 * (c_theta / 2 - 5 * gamma / 2))
+    xi_9 = 1 / np.sqrt(low**2 * (c_theta / 2 - 5 * gamma / 2))
     root = xi_4**2 + 4 * xi_3 * xi_5
 
-    return [
-        Condition("c̄_α < κ_L/(κ_L − 1)", c_alpha, kappa_L / (kappa_L - 1) if kappa_L > 1 else math.inf),
-        Condition("c̄_θ < 1/κ_G", c_theta, 1 / kappa_G),
-        Condition("γ < c̄_θ/5", gamma, c_theta / 5),
-        Condition("ξ_8 < ρ", xi_8, rho),
-        Condition("ξ_9 < ρ", xi_9, rho),
-        Condition("λ̄_G < ξ_1/ξ_2", lambda_G, xi_1 / xi_2),
-        Condition(
+    found: list[tuple[str, float, float]] = [
+        ("c̄_α < κ_L/(κ_L − 1)", c_alpha, kappa_L / (kappa_L - 1) if kappa_L > 1 else math.inf),
+        ("c̄_θ < 1/κ_G", c_theta, 1 / kappa_G),
+        ("γ < c̄_θ/5", gamma, c_theta / 5),
+        ("ξ_8 < ρ", xi_8, rho),
+        ("ξ_9 < ρ", xi_9, rho),
+        ("λ̄_G < ξ_1/ξ_2", lambda_G, xi_1 / xi_2),
+        (
             "λ̄_G < (−ξ_4 + √(ξ_4² + 4ξ_3ξ_5))/(2ξ_5)",
             lambda_G,
-            (math.sqrt(root) - xi_4) / (2 * xi_5) if root >= 0 else -math.inf,
+            (np.sqrt(root) - xi_4) / (2 * xi_5) if root >= 0 else -math.inf,
         ),
-        Condition("λ̄_G < ξ_6/(c̄_α ξ_7)", lambda_G, xi_6 / (c_alpha * xi_7)),
-        Condition("α < ξ_6/ξ_7", alpha, xi_6 / xi_7),
+        ("λ̄_G < ξ_6/(c̄_α ξ_7)", lambda_G, xi_6 / (c_alpha * xi_7)),
+        ("α < ξ_6/ξ_7", alpha, xi_6 / xi_7),
     ]
+    return [Condition(name, float(left), float(right)) for name, left, right in found]

@@ -73,7 +73,7 @@ class NetworkSection(Section):
     shape: ClassVar[tuple[str, ...]] = ()  # parameters that decide whether a random draw is connected
 
     topology: str
-    agents: int = Field(50, ge=2, description="a whole number ≥ 2")
+    agents: int = Field(50, ge=2, le=10**6, description="a whole number from 2 to 1,000,000")
     weights: Weights = Field("metropolis", description="metropolis, laplacian, laplacian-spectral, plain or normalised")
 
     def draw(self) -> Drawn:

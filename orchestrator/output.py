@@ -18,8 +18,13 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emo
 
 
 def print_json(document: Any) -> None:
-    """The one document on stdout; JSON knows no infinity, so what is not finite becomes null."""
-    sys.stdout.write(json.dumps(_finite(document), ensure_ascii=False, indent=2) + "\n")
+    """The one document on stdout."""
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """JSON knows no infinity, so what is not finite becomes null."""
+    return json.dumps(_finite(document), ensure_ascii=False, indent=2) + "\n"
 
 
 def _finite(value: Any) -> Any:

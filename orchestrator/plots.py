@@ -11,6 +11,8 @@ import numpy as np
 
 from dpp2 import Result
 from dpp2.arrays import Array
+from dpp2.privacy import PaperEpsilon, Unsupported
+from dpp2.privacy.account import Account
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +46,29 @@ def convergence(result: Result, path: Path) -> None:
         axes.set_xlabel("round k")
         axes.set_ylabel("squared distance from the goal")
         axes.legend()
+
+    _save(draw, path)
+
+
+def epsilon(account: Account, rounds: int, path: Path) -> None:
+    """ε(K) of the worst-off agent as a curve, the paper's beside it: it grows like r^−K, so log10 is drawn."""
+    rounds = max(rounds, 1)
+    ours = account.curve(rounds)
+    counts = np.unique(np.geomspace(1, rounds, 200).astype(int))
+    claims = [account.paper_epsilon(int(count)) for count in counts]
+    paper = [claim.log10 if isinstance(claim, PaperEpsilon) else np.nan for claim in claims]
+
+    def draw(axes: Axes) -> None:
+        if isinstance(ours, Unsupported):
+            axes.text(0.5, 0.5, f"no ε: {ours}", ha="center", va="center", transform=axes.transAxes, wrap=True)
+        else:
+            shown = np.where(np.isfinite(ours.log10), ours.log10, np.nan)
+            axes.plot(np.arange(1, rounds + 1), shown, label="exact account", lw=2)
+            axes.plot(counts, paper, label="paper's Theorem 3", lw=1, ls="--")
+            axes.legend()
+        axes.set_title("What K rounds cost the worst-off agent")
+        axes.set_xlabel("rounds K")
+        axes.set_ylabel("log10 ε(K)")
 
     _save(draw, path)
 

@@ -3,9 +3,11 @@
     experiment.toml    as resolved, with versions
     observation.npz    y, z (K, N, d) and P: what a global eavesdropper has
     truth.npz          x, grad, w, e (K, N, d), eta (K): never opened by an attack
-    solution.npz       x = x^K (N, d) and its mean (d)
+    solution.npz       x = x^K (N, d) and its mean (d): not covered by ε
+    published.npz      x^K + w^K, if `dpp2 privacy publish` was asked for it: covered
     metrics.csv        one row for each of x^0 … x^K
-    convergence.png
+    privacy.json       what the run cost, what the paper would say, and what makes either void
+    convergence.png, epsilon.png
     checkpoint/        the state to go on from, records not merged yet, and the secrets of an unseeded run
 Files appear under their names only when complete: written beside, then renamed.
 """
@@ -27,10 +29,14 @@ import numpy as np
 import dpp2
 from dpp2 import BadInput, Experiment, Records, Result, Simulation
 from dpp2.arrays import Array
-from dpp2.problems.userdata import one_line
+from dpp2.errors import one_line
+from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.setting import Secrets
+from orchestrator.output import json_text
 
-_OWN = ("experiment.toml", "observation.npz", "truth.npz", "solution.npz", "metrics.csv", "convergence.png")
+_RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
+_OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
+_NOT_COVERED = np.array("not covered by ε: who sees this knows the noise of the last round, or all of it")
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
@@ -71,6 +77,11 @@ class RunDirectory:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 
+    @property
+    def ledger(self) -> Path:
+        """Beside the runs, because what one run spends counts for the next one on the same data."""
+        return self.path.resolve().parent / "ledger.sqlite"
+
     def begin(self, simulation: Simulation) -> None:
         """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
         write_text(self.path / "experiment.toml", _versions() + simulation.experiment.to_toml())
@@ -82,7 +93,7 @@ class RunDirectory:
     def secrets(self, experiment: Experiment) -> Secrets | None:
         """Of an unseeded run; a seeded one derives them again."""
         path = self.checkpoint / "secrets.json"
-        if experiment.run.seed != "os" or not self._has_state():
+        if experiment.run.seed != "os" or not (path.is_file() or self._has_state()):
             return None
         with self._intact(path):
             kept = json.loads(path.read_text())
@@ -99,8 +110,8 @@ class RunDirectory:
             "digest": simulation.experiment.digest(),
             "diverged": simulation.divergence is not None,
         }
-        state = simulation.network.state() | {name: np.array(value) for name, value in facts.items()}
-        write_npz(self.checkpoint / "state.npz", state)
+        state = simulation.network.state() | simulation.watch.state()
+        write_npz(self.checkpoint / "state.npz", state | {name: np.array(value) for name, value in facts.items()})
 
     def restore(self, simulation: Simulation) -> None:
         """Put a fresh simulation where the last checkpoint left off."""
@@ -110,6 +121,7 @@ class RunDirectory:
             state = dict(read_npz(path))
             k, seconds = int(state.pop("k")), float(state.pop("seconds"))
             digest, diverged = str(state.pop("digest")), bool(state.pop("diverged"))
+            simulation.watch.restore({name: state.pop(name) for name in simulation.watch.state()})
             simulation.network.restore(state)
         if digest != simulation.experiment.digest():
             raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
@@ -129,7 +141,7 @@ class RunDirectory:
             kept_truth = simulation.experiment.run.telemetry == "full"
             for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
                 with self._intact(self.path / name) as path:
-                    merged |= dict(read_npz(path))
+                    merged |= {name: rows for name, rows in read_npz(path).items() if name != "label"}
             restored = self._put_back(simulation, 0, k, merged, metrics)
         for part in sorted(self.checkpoint.glob("records-*.npz")):
             with self._intact(part):
@@ -146,7 +158,7 @@ class RunDirectory:
             simulation.recorder.restore(first, {name: rows[:count] for name, rows in records.items()})
             return first + count
 
-    def finish(self, simulation: Simulation, result: Result, draw: Callable[[Path], None]) -> None:
+    def finish(self, simulation: Simulation, result: Result) -> None:
         """Write the results, then the state that rests on them, then drop the parts that they were merged from.
 
         Metrics after observation and truth: rounds that have metrics have the others.
@@ -154,11 +166,11 @@ class RunDirectory:
         if result.observation is not None:
             write_npz(self.path / "observation.npz", result.observation)
         if result.truth is not None:
-            write_npz(self.path / "truth.npz", result.truth)
+            write_npz(self.path / "truth.npz", {**result.truth, "label": _NOT_COVERED})
         with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
-            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
+            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0), "label": _NOT_COVERED})
         write_metrics(self.path / "metrics.csv", result.metrics)
-        draw(self.path / "convergence.png")
+        write_text(self.path / "privacy.json", json_text(privacy_document(result)))
         self.save(simulation, simulation.k)
         for pattern in ("records-*.npz", ".*.part"):
             for part in self.checkpoint.glob(pattern):
@@ -178,6 +190,30 @@ class RunDirectory:
 
     def _refused(self, accepted: str) -> BadInput:
         return BadInput("--resume", str(self.path), accepted)
+
+
+def privacy_document(result: Result) -> dict[str, Any]:
+    """What a run cost, for privacy.json and `--json`."""
+    privacy = result.privacy
+    return {
+        **epsilon_document(privacy.epsilon, privacy.paper_epsilon),
+        "rounds": result.rounds,
+        "budget": result.experiment.privacy.budget,
+        "stopped": privacy.stopped,
+        "notes": list(privacy.notes),
+    }
+
+
+def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsupported) -> dict[str, Any]:
+    """ε and its log10 beside the paper's; null where there is no number, and then `reason` says why."""
+    return {
+        "epsilon": spent.value if isinstance(spent, Epsilon) else None,
+        "log10_epsilon": spent.log10 if isinstance(spent, Epsilon) else None,
+        "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
+        "paper_epsilon": claimed.value if isinstance(claimed, PaperEpsilon) else None,
+        "paper_log10_epsilon": claimed.log10 if isinstance(claimed, PaperEpsilon) else None,
+        "paper_reason": None if isinstance(claimed, PaperEpsilon) else str(claimed),
+    }
 
 
 def free_name(parent: Path, stem: str) -> Path:

@@ -14,6 +14,7 @@ from types import FrameType
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.setting import Secrets
 from orchestrator import plots
+from orchestrator.ledgers import LedgerFile
 from orchestrator.rundir import RunDirectory, free_name
 
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
@@ -31,6 +32,10 @@ class Interrupted(Exception):
         super().__init__(f"stopped after {k} rounds; `{go_on}` goes on from there")
 
 
+class RunFailed(Exception):
+    """The user's own code failed in the middle of a run; what was done before is safe in the run directory."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """A run and where it was written."""
@@ -44,7 +49,7 @@ def start(experiment: Experiment, out: Path | None, *, stem: str, force: bool, p
     simulation = _simulation(experiment)
     directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
     directory.begin(simulation)
-    return _go_on(simulation, directory, progress)
+    return _charged(simulation, directory, progress)
 
 
 def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
@@ -57,7 +62,17 @@ def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
     simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)
     directory.begin(simulation)
-    return _go_on(simulation, directory, progress)
+    return _charged(simulation, directory, progress)
+
+
+def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress) -> Finished:
+    """Charge before the first round, settle after the last; only a kill leaves the charge standing."""
+    ledgers = LedgerFile(directory.ledger)
+    ledgers.reserve(simulation)
+    try:
+        return _go_on(simulation, directory, progress)
+    finally:
+        ledgers.settle(simulation)
 
 
 def _simulation(experiment: Experiment, secrets: Secrets | None = None) -> Simulation:
@@ -73,17 +88,23 @@ def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress) 
     with _stop_requests() as stop_requested:
         while simulation.remaining:
             began = time.monotonic()
-            simulation.advance(chunk)
+            try:
+                simulation.advance(chunk)
+            except BadInput as failure:
+                directory.save(simulation, saved)
+                raise RunFailed(f"round {simulation.k} failed: {failure}") from failure
             now = time.monotonic()
             chunk = max(1, int(chunk * _LOOK_SECONDS / max(now - began, 1e-6))) if now > began else chunk
-            progress(simulation.k, simulation.experiment.run.rounds, simulation.gap)
+            progress(simulation.k, simulation.allowance.rounds, simulation.gap)
             if now - saved_at > _CHECKPOINT_SECONDS or stop_requested():
                 directory.save(simulation, saved)
                 saved, saved_at = simulation.k, now
             if stop_requested() and simulation.remaining:
                 raise Interrupted(directory.path, simulation.k)
     result = simulation.result()
-    directory.finish(simulation, result, lambda path: plots.convergence(result, path))
+    directory.finish(simulation, result)
+    plots.convergence(result, directory.path / "convergence.png")
+    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
     return Finished(directory, result)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import RunKeys
+from dpp2.privacy import Mechanism, Unsupported
 from dpp2.problems.base import Objective
 from dpp2.schema import Section
 from dpp2.stability import Divergence, Gradient
@@ -95,6 +96,12 @@ class AlgorithmSection(Section):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         """Refuse parameters under which the algorithm is not defined."""
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Mechanism] | Unsupported:
+        """What each agent's ε depends on; `smoothness` has one M_i per agent."""
+        return Unsupported(f"no accountant is known for {self.name}")
 
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence | None:
         """How fast the iteration linearised at x grows, and why; None where no analysis exists."""

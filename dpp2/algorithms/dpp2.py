@@ -12,6 +12,7 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,6 +23,7 @@ from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Priv
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import NoiseStream, eta_stream
+from dpp2.privacy import Mechanism
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
 
@@ -61,6 +63,18 @@ class Dpp2Section(AlgorithmSection):
         check_step(self.alpha, self.beta, eigenvalues)
         if isinstance(self.eta, list) and len(self.eta) < rounds:
             raise BadInput("algorithm.eta", self.eta, f"at least run.rounds = {rounds} entries, not {len(self.eta)}")
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Mechanism]:
+        """Damping does not enter: given the observation and η it changes only how x + w is encoded in y."""
+        assert isinstance(noise, Dpp2Noise)
+        agents = len(smoothness)
+        scales = (per_agent(u, agents).tolist() for u in (noise.u_e, noise.u_w, noise.decay))
+        return [
+            Mechanism(dimension, self.alpha, M, adjacency, u_e, u_w, r)
+            for M, u_e, u_w, r in zip(smoothness.tolist(), *scales, strict=True)
+        ]
 
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence:
         parameters = (self.alpha, self.beta, self.rho, self.damping)
@@ -120,7 +134,11 @@ class Dpp2:
 
 
 def _stream(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:
-    def owned(value: float | list[float]) -> Array:
-        return np.asarray(np.broadcast_to(value, setup.agents)[np.asarray(setup.owned)], dtype=np.float64)
+    owned = np.asarray(setup.owned)
+    u_owned, decay_owned = per_agent(u, setup.agents)[owned], per_agent(decay, setup.agents)[owned]
+    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, u_owned, decay_owned)
 
-    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, owned(u), owned(decay))
+
+def per_agent(value: float | list[float], agents: int) -> Array:
+    """A setting that may be one number for all, as one number each."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), agents)

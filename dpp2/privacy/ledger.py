@@ -65,6 +65,11 @@ class Ledger:
         entry = self._entry(run_id, mechanism)
         return self._with(run_id, replace(entry, rounds=max(entry.rounds, round_index + 1)))
 
+    def settle(self, run_id: str, rounds: int) -> Ledger:
+        """Give back rounds that were charged in advance and never sent: the run has ended, after `rounds` rounds."""
+        entry = self.entries[run_id]
+        return self._with(run_id, replace(entry, rounds=min(entry.rounds, rounds)))
+
     def publish(self, run_id: str, rounds: int) -> Ledger:
         """x^K + w^K of this run, K = `rounds`, is paid for. Idempotent."""
         if run_id not in self.entries:
@@ -119,6 +124,8 @@ class Ledger:
             return Allowance(rounds, total)
         following = self._total(others, mechanism, rounds + 1, publishing)
         why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
+        if others.value != 0:
+            why += f"; earlier runs on the same data have spent {others}"
         return Allowance(rounds, total, why)
 
     def to_dict(self) -> dict[str, Any]:

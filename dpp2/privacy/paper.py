@@ -29,6 +29,9 @@ class PaperEpsilon:
     value: float | None
     source: str
 
+    def __str__(self) -> str:
+        return f"{self.value:.6g}" if self.value is not None else f"10^{self.log10:.1f}"
+
 
 @dataclass(frozen=True)
 class PaperDecay:

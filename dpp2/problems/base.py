@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.arrays import Array
+from dpp2.errors import BadInput
 from dpp2.schema import Section
 
 DATA, START, SHARED = 0, 1, 2  # purposes of the seeded draws; SHARED: what all agents have in common
@@ -48,6 +49,16 @@ class ProblemSection(Section):
         return self
 
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def bounded(self, feature_bound: float) -> Self:
+        """The problem with every record's influence bounded, for `privacy.adjacency = "record"`."""
+        raise BadInput(
+            "privacy.adjacency", "record", f"a number: the {self.name} problem cannot bound a record's influence"
+        )
+
+    def record_adjacency(self, feature_bound: float) -> float:
+        """δ of exchanging one record of one agent, where `bounded` is offered."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def data_digest(self, agent: int) -> bytes:

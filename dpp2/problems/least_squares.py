@@ -24,8 +24,8 @@ from dpp2.problems.logistic import data_smoothness
 
 class LeastSquaresSection(ProblemSection):
     name: Literal["least-squares"] = "least-squares"
-    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
-    samples: int = Field(20, ge=1, description="a whole number ≥ 1")
+    dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
+    samples: int = Field(20, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     rank: int | None = Field(None, ge=1, description="a whole number from 1 to dimension (default: dimension)")
     noise: float = Field(0.1, ge=0, description="a number ≥ 0")
 

@@ -15,24 +15,24 @@ from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import DATA, ProblemSection, agent_rng
-
 
 _LARGEST = 700.0  # exp of it is still a float64
 
 
 class LogisticSection(ProblemSection):
     name: Literal["logistic"] = "logistic"
-    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
-    samples: int = Field(200, ge=1, description="a whole number ≥ 1")
+    dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
+    samples: int = Field(200, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     smoothness: float = Field(5.03, gt=0, description="a number > 2·lambda·omega")
     lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
     omega: float = Field(1.0, ge=0, description="a number ≥ 0")
     scale: float | None = Field(None, gt=0, description="a number > 0 (default: what `smoothness` needs)")
+    _feature_bound: float | None = PrivateAttr(None)
 
     def resolve(self, agents: int) -> Self:
         if self.scale is not None:
@@ -46,7 +46,19 @@ class LogisticSection(ProblemSection):
     def objective(self, owned: Sequence[int], agents: int) -> Logistic:
         assert self.scale is not None, "the experiment is resolved before objectives are built"
         products = self.scale * np.stack([self._draw(agent) for agent in owned])
+        if self._feature_bound is not None:
+            products *= np.minimum(1, self._feature_bound / np.linalg.norm(products, axis=2, keepdims=True))
         return Logistic(products, self.lambda_, self.omega)
+
+    def bounded(self, feature_bound: float) -> Self:
+        """Features clipped to this 2-norm."""
+        copy = self.model_copy()
+        copy._feature_bound = feature_bound
+        return copy
+
+    def record_adjacency(self, feature_bound: float) -> float:
+        """A record's gradient is σ(·)·a/m with ‖a‖ ≤ bound; exchanging it moves the mean by at most twice that."""
+        return 2 * feature_bound / self.samples
 
     def _draw(self, agent: int) -> Array:
         """label · features of one agent, unscaled: (m, d)."""

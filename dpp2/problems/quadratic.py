@@ -20,7 +20,7 @@ from dpp2.problems.base import DATA, ProblemSection, agent_rng
 
 class QuadraticSection(ProblemSection):
     name: Literal["quadratic"] = "quadratic"
-    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
+    dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     curvature: float | list[float] = Field(1.0, description="a number, or a list with one per agent")
     spread: float = Field(1.0, ge=0, description="a number ≥ 0")
 

@@ -21,7 +21,7 @@ from dpp2.problems.base import DATA, ProblemSection, agent_rng
 
 class SineSection(ProblemSection):
     name: Literal["sine"] = "sine"
-    dimension: int = Field(10, ge=1, description="a whole number ≥ 1")
+    dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     tilt: float = Field(1.0, ge=0, description="a number ≥ 0")
 
     def objective(self, owned: Sequence[int], agents: int) -> Sine:

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpp2.arrays import Array, frozen
-from dpp2.errors import BadInput
-from dpp2.problems.userdata import FIELD, one_line, read_bytes
+from dpp2.errors import BadInput, one_line
+from dpp2.problems.userdata import FIELD, read_bytes
 
 TOLERANCE = 1e-4  # relative, of the gradient against central differences
 STEP = 6e-6  # about the cube root of the rounding unit: balances truncation and cancellation

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.errors import BadInput
+from dpp2.errors import BadInput, one_line
 
 FIELD = "problem.path"
 LARGEST = 1e100  # beyond it squares and their sums overflow
@@ -115,10 +115,3 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def one_line(error: BaseException) -> str:
-    """An exception as part of a sentence."""
-    text = " ".join(str(error).split()).rstrip(".")
-    kind = type(error).__name__
-    return f"{kind}: {text[:160]}" if text else kind

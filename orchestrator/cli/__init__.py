@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import sys
 
+from typer.exceptions import TyperException
+
 from dpp2 import BadInput
-from orchestrator.cli import bench, reproduce, run
+from orchestrator.cli import bench, privacy, reproduce, run
 from orchestrator.cli.app import app
 from orchestrator.output import errors
-from orchestrator.runner import Interrupted
+from orchestrator.runner import Interrupted, RunFailed
 
-__all__ = ["app", "bench", "main", "reproduce", "run"]
+__all__ = ["app", "bench", "main", "privacy", "reproduce", "run"]
 
 
 def main() -> None:
     """Entry point: what goes wrong becomes one sentence and an exit code, never a traceback."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 is no reason to fail
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except TyperException as misuse:
+        if said := misuse.format_message():  # none when a bare `dpp2` has printed its help
+            errors.print(f"dpp2: {said} (--help shows what is accepted)")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RunFailed as failure:
+        errors.print(f"dpp2: {failure}")
+        sys.exit(1)
     except BadInput as refusal:
         errors.print(f"dpp2: {refusal}", markup=False)
         sys.exit(2)

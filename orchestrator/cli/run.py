@@ -12,6 +12,7 @@ from dpp2 import BadInput, Experiment, Result
 from orchestrator import runner
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.rundir import privacy_document
 from orchestrator.runner import Finished, Progress
 
 
@@ -51,7 +52,7 @@ def run(
     changes = [*(overrides or []), *(["run.telemetry=none"] if no_truth else [])]
     if resume is None:
         experiment = Experiment.load(file, changes)
-        stem = file.stem if file else "paper"
+        stem = file.stem if file else "run" if changes else "paper"
         finished = _watched(lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown))
     elif file is not None or out is not None or force or no_truth:
         settled = "no FILE, --out, --force or --no-truth beside it: the run has settled them"
@@ -91,6 +92,7 @@ def summary(finished: Finished) -> dict[str, Any]:
         "seconds": result.seconds,
         "rounds_per_second": result.rounds_per_second,
         "report": result.report,
+        "privacy": privacy_document(result),
         "conditions": [{"name": c.name, "left": c.left, "right": c.right, "holds": c.holds} for c in result.conditions],
     }
 
@@ -104,6 +106,10 @@ def _print_summary(finished: Finished) -> None:
     console.print(
         f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
+    )
+    console.print(
+        f"ε spent by the worst-off agent: {result.privacy.epsilon} "
+        f"(the paper's Theorem 3 says {result.privacy.paper_epsilon})"
     )
     for name, value in result.report.items():
         console.print(f"{name} {value:.4f}")
@@ -120,5 +126,9 @@ def _warn(result: Result) -> None:
             f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
             "convergence is then observed, not proved"
         )
+    if result.privacy.stopped:
+        errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
+    for note in result.privacy.notes:
+        errors.print(f"note: {note}")
     if result.divergence:
         errors.print(f"DIVERGED, seen in round {result.divergence.round}: {result.divergence.explanation}")

@@ -1,0 +1,134 @@
+"""The account of one run: one mechanism per agent, what the worst-off agent spends, and what no ε covers.
+
+The worst agent decides: ε is promised to everybody. Agents that differ in their smoothness alone are represented by
+the least smooth one, since ε grows with M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.privacy.accountant import Mechanism, cumulative, epsilon
+from dpp2.privacy.figures import Curve, Epsilon, Unsupported
+from dpp2.privacy.ledger import Allowance, Ledger
+from dpp2.privacy.paper import PaperEpsilon, theorem_3
+
+if TYPE_CHECKING:
+    from dpp2.experiment import Experiment
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """What a run costs its agents."""
+
+    mechanisms: tuple[Mechanism, ...]  # one per agent; empty where `outside` says why there is none
+    outside: Unsupported | None
+    budget: float | None
+    notes: tuple[str, ...]  # what makes every ε void, or lies outside it
+
+    @classmethod
+    def of(cls, experiment: Experiment, smoothness: Array, dimension: int) -> Account:
+        """`smoothness` holds M_i of every agent, as its objective knows it; a declared bound takes its place."""
+        section, algorithm = experiment.privacy, experiment.algorithm
+        bounds = _bounds(section.smoothness, smoothness)
+        adjacency = section.adjacency
+        if isinstance(adjacency, str):
+            assert section.feature_bound is not None  # checked when the experiment was resolved
+            adjacency = experiment.problem.record_adjacency(section.feature_bound)
+        built = algorithm.mechanisms(experiment.noise, dimension, adjacency, bounds)
+        outside = built if isinstance(built, Unsupported) else None
+        mechanisms = () if isinstance(built, Unsupported) else tuple(built)
+        return cls(mechanisms, outside, section.budget, tuple(_notes(experiment)))
+
+    @cached_property
+    def distinct(self) -> tuple[Mechanism, ...]:
+        """The mechanisms that can be the worst: of those that differ in M alone, the one with the largest."""
+        worst: dict[Mechanism, Mechanism] = {}
+        for mechanism in self.mechanisms:
+            key = replace(mechanism, smoothness=0.0)
+            if key not in worst or not mechanism.smoothness <= worst[key].smoothness:
+                worst[key] = mechanism
+        return tuple(worst.values())
+
+    def epsilon(self, rounds: int, *, published: bool = False) -> Epsilon | Unsupported:
+        """ε of the worst-off agent after this many rounds."""
+        return self._worst([epsilon(m, rounds, published=published) for m in self.distinct])
+
+    def paper_epsilon(self, rounds: int) -> PaperEpsilon | Unsupported:
+        """What the paper's Theorem 3 says of the same agent: no guarantee, see `dpp2.privacy.paper`."""
+        if self.outside:
+            return self.outside
+        if rounds == 0:
+            return Unsupported("the paper speaks of one round at least")
+        return theorem_3(max(self.distinct, key=lambda m: _log10(epsilon(m, rounds))), rounds)
+
+    def curve(self, rounds: int) -> Curve | Unsupported:
+        """ε(1) … ε(K) of the worst-off agent of each round."""
+        curves: list[Curve] = []
+        for mechanism in self.distinct:
+            curve = cumulative(mechanism, rounds)
+            if isinstance(curve, Unsupported):
+                return curve
+            curves.append(curve)
+        if self.outside:
+            return self.outside
+        return Curve(
+            np.max([curve.log10 for curve in curves], axis=0), np.max([curve.values for curve in curves], axis=0)
+        )
+
+    def allowance(self, ledgers: Sequence[Ledger], run_id: str, wanted: int) -> Allowance:
+        """How many rounds every agent's budget admits, given what it has spent on the same data before."""
+        if self.budget is None:
+            return Allowance(wanted, self.epsilon(wanted))
+        if self.outside:
+            return Allowance(0, self.outside, f"no budget can be kept: {self.outside.reason}")
+        pairs = zip(ledgers, self.mechanisms, strict=True)
+        found = [ledger.rounds_within(self.budget, mechanism, run_id, wanted) for ledger, mechanism in pairs]
+        return min(found, key=lambda allowance: allowance.rounds)
+
+    def _worst(self, spent: Sequence[Epsilon | Unsupported]) -> Epsilon | Unsupported:
+        if self.outside:
+            return self.outside
+        for one in spent:
+            if isinstance(one, Unsupported):
+                return one
+        return max((one for one in spent if isinstance(one, Epsilon)), key=_log10)
+
+
+def _log10(spent: Epsilon | Unsupported) -> float:
+    return spent.log10 if isinstance(spent, Epsilon) else float("inf")
+
+
+def _bounds(declared: float | None, smoothness: Array) -> Array:
+    """A declared public bound stands for every M_i, and data that break it are refused."""
+    if declared is None:
+        return smoothness
+    above = np.flatnonzero(smoothness > declared * (1 + 1e-12))
+    if len(above):
+        worst = int(np.nanargmax(smoothness))
+        raise BadInput(
+            "privacy.smoothness",
+            declared,
+            f"a bound that the data keep, but agent {worst} has M = {smoothness[worst]:.6g}",
+        )
+    return np.full_like(smoothness, declared)
+
+
+def _notes(experiment: Experiment) -> list[str]:
+    """Why no ε holds, and what lies outside it: said wherever an ε is printed."""
+    notes = []
+    if isinstance(experiment.run.seed, int):
+        notes.append("experiment: no ε holds, because run.seed is public and with it the noise")
+    if experiment.run.telemetry == "full":
+        notes.append("experiment: no ε holds, because x, gradients and noise are recorded (truth.npz)")
+    if experiment.privacy.smoothness is None:
+        notes.append("M_i is computed from the private data and is outside ε: declare privacy.smoothness")
+    notes.append("solution.npz holds x^K as it is, which no ε covers: release it with `dpp2 privacy publish`")
+    return notes

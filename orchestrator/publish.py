@@ -1,0 +1,53 @@
+"""Publishing the result of a run at a price: x^K + w^K instead of x^K (the last step that the paper leaves out).
+
+Whoever sees x^K as it is recovers e^{K−1} exactly, and with it everything. x^K + w^K, with the very w^K that round K
+would use, costs one more term of the same kind as every round; a resumed run that goes on sends the same sum again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2.algorithms.dpp2 import Dpp2
+from dpp2.arrays import Array
+from dpp2.privacy import Epsilon, Unsupported
+from orchestrator.ledgers import LedgerFile
+from orchestrator.rundir import RunDirectory, write_npz
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    path: Path
+    x: Array  # x^K + w^K
+    rounds: int
+    before: Epsilon | Unsupported
+    epsilon: Epsilon | Unsupported
+    notes: tuple[str, ...]
+
+
+def publish(run: Path) -> Published:
+    """Release x^K + w^K of a finished or stopped run into published.npz, and charge every agent for it."""
+    directory = RunDirectory.open(run)
+    experiment = Experiment.load(run / "experiment.toml")
+    simulation = Simulation(experiment, secrets=directory.secrets(experiment))
+    directory.restore(simulation)
+    if simulation.k == 0:
+        raise BadInput("RUN", str(run), "a run of at least one round")
+    x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.network.blocks])
+    LedgerFile(directory.ledger).publish(simulation)
+    path = directory.path / "published.npz"
+    write_npz(path, {"x": x, "mean": x.mean(axis=0), "rounds": np.array(simulation.k)})
+    account = simulation.account
+    spent = account.epsilon(simulation.k, published=True)
+    return Published(path, x, simulation.k, account.epsilon(simulation.k), spent, account.notes[:-1])
+
+
+def _noisy(simulation: Simulation, program: object, x: Array) -> Array:
+    if not isinstance(program, Dpp2):
+        name = simulation.experiment.algorithm.name
+        raise BadInput("RUN", name, "a run of dpp2: how to publish others is not known")
+    return x + program.w(simulation.k)

@@ -13,6 +13,7 @@ from dpp2 import Result
 from dpp2.arrays import Array
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.privacy.plan import Plans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,30 @@ def epsilon(account: Account, rounds: int, path: Path) -> None:
         axes.set_title("What K rounds cost the worst-off agent")
         axes.set_xlabel("rounds K")
         axes.set_ylabel("log10 ε(K)")
+
+    _save(draw, path)
+
+
+def frontier(plans: Sequence[Plans], path: Path) -> None:
+    """The gap that a budget buys: the paper's algorithm and the damped one, with the spread of the runs."""
+    budgets = [one.budget for one in plans]
+
+    def draw(axes: Axes) -> None:
+        kinds = (
+            ("τ = 0 (the paper)", [one.undamped for one in plans]),
+            ("τ > 0 (damped)", [one.damped for one in plans]),
+        )
+        for label, found in kinds:
+            spread = [plan.spread or (plan.gap, plan.gap) for plan in found]
+            drawn = axes.loglog(budgets, [plan.gap for plan in found], "o-", label=label)[0]
+            low, high = zip(*spread, strict=True)
+            axes.fill_between(budgets, low, high, color=drawn.get_color(), alpha=0.2, lw=0)
+        axes.axhline(plans[0].start_gap, color="grey", ls=":", label="doing nothing: E Ŵ⁰")
+        axes.axhline(plans[0].common_gap, color="grey", ls="--", label="all agents at 0")
+        axes.set_title("What a privacy budget buys")
+        axes.set_xlabel("budget ε of every agent")
+        axes.set_ylabel("final gap Ŵ^K (mean of runs, band: least and greatest)")
+        axes.legend()
 
     _save(draw, path)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -13,20 +13,25 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import (
     Calibration,
     Epsilon,
-    Mechanism,
-    PaperEpsilon,
     Unsupported,
     calibrate,
     corollary_1_decay,
     epsilon,
-    per_round,
-    profile,
     theorem_3,
 )
 from dpp2.privacy.account import Account
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.output import console, errors, print_json
+from orchestrator.cli.questions import (
+    Question,
+    account_document,
+    approximate_document,
+    calibration_document,
+    cost_document,
+    print_notes,
+    spoken,
+)
+from orchestrator.output import console, print_json
 from orchestrator.publish import publish as publish_run
 from orchestrator.rundir import epsilon_document
 
@@ -44,55 +49,6 @@ UW = Annotated[float | None, typer.Option("--u-w", help="First scale of the nois
 Decay = Annotated[float | None, typer.Option(help="r in (0, 1]; 0: noise in round 0 only [0.9].")]
 Published = Annotated[bool, typer.Option("--published", help="Count the release of x^K + w^K in.")]
 Plot = Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the curve ε(K) here.")]
-
-_PAPER = Mechanism(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
-
-
-@dataclass(frozen=True)
-class Question:
-    """Which mechanism over how many rounds: from a file, from options, or from the paper's experiment."""
-
-    mechanism: Mechanism
-    rounds: int
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, file: Path | None, overrides: list[str] | None, rounds: int | None, **given: float | None) -> Question:
-        mechanism, asked = _PAPER, 500
-        notes: tuple[str, ...] = ()
-        if file is not None or overrides:
-            simulation = Simulation(Experiment.load(file, overrides or []), record=False)
-            mechanism, asked = _worst(simulation.account), simulation.experiment.run.rounds
-            notes = simulation.account.notes
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return cls(_named(mechanism, chosen), asked if rounds is None else _at_least_one(rounds), notes)
-
-
-def _named(mechanism: Mechanism, chosen: dict[str, Any]) -> Mechanism:
-    """Options into the mechanism; what is refused is named as it was typed."""
-    for name in ("smoothness", "adjacency"):
-        if name in chosen and not chosen[name] > 0:
-            raise BadInput(f"--{name}", chosen[name], "a number > 0")
-    try:
-        return replace(mechanism, **chosen)
-    except BadInput as refusal:
-        raise BadInput(f"--{refusal.field.replace('_', '-')}", refusal.value, refusal.accepted) from None
-
-
-def _at_least_one(rounds: int) -> int:
-    if rounds < 1:
-        raise BadInput("--rounds", rounds, "a whole number ≥ 1")
-    return rounds
-
-
-def _worst(account: Account) -> Mechanism:
-    if account.outside:
-        raise BadInput("algorithm.name", "this one", f"an algorithm with an account ({account.outside.reason})")
-    return max(account.distinct, key=lambda m: _log10(epsilon(m, 1_000)))
-
-
-def _log10(spent: Epsilon | Unsupported) -> float:
-    return spent.log10 if isinstance(spent, Epsilon) else float("inf")
 
 
 @privacy.command("epsilon")
@@ -128,22 +84,22 @@ def epsilon_command(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
-    document = _account(question.mechanism, question.rounds, published)
+    document = cost_document(question.mechanism, question.rounds, published)
     if delta is not None:
-        document |= _approximate(question, delta, published)
+        document |= approximate_document(question, delta, published)
     if plot is not None:
         plots.epsilon(Account((question.mechanism,), None, None, ()), question.rounds, plot)
     if json:
         print_json(document)
         return
     spent = epsilon(question.mechanism, question.rounds, published=published)
-    console.print(f"ε({question.rounds} rounds) = {_spoken(spent)}")
+    console.print(f"ε({question.rounds} rounds) = {spoken(spent)}")
     console.print(f"the paper's Theorem 3 says {_claim(question)} — a claim, not a guarantee")
     if delta is not None:
         known = document["epsilon_at_delta"]
         reason = document["delta_reason"]
         console.print(f"(ε, δ)-privacy at δ = {delta:g}: {reason if known is None else f'ε = {known:.6g}'}")
-    _print_notes(question.notes)
+    print_notes(question.notes)
 
 
 @privacy.command("calibrate")
@@ -184,7 +140,7 @@ def calibrate_command(
     if isinstance(found, Unsupported):
         raise BadInput("mechanism", "this", f"one inside the theory ({found.reason})")
     if json:
-        print_json(_calibrated(found, published))
+        print_json(calibration_document(found, published))
         return
     _print_calibration(found, budget, question)
 
@@ -221,7 +177,7 @@ def check(
             "admissible": True,
             "reason": None,
             "conditions": [{"name": c.name, "left": c.left, "right": c.right, "holds": c.holds} for c in conditions],
-            **_account_document(account, rounds),
+            **account_document(account, rounds),
             "notes": list(account.notes),
         })  # fmt: skip
         return
@@ -232,7 +188,7 @@ def check(
         table.add_row(c.name, f"{c.left:.4g}", f"{c.right:.4g}", "holds" if c.holds else "fails")
     console.print(table)
     _print_curve(account, rounds)
-    _print_notes(account.notes)
+    print_notes(account.notes)
 
 
 @privacy.command()
@@ -254,45 +210,8 @@ def publish(
                     "notes": list(done.notes)})  # fmt: skip
         return
     console.print(f"x^{done.rounds} + w^{done.rounds} is in {done.path}")
-    console.print(f"ε of the worst-off agent: {_spoken(done.before)} before, {_spoken(done.epsilon)} with the release")
-    _print_notes(done.notes)
-
-
-def _account(mechanism: Mechanism, rounds: int, published: bool) -> dict[str, Any]:
-    spent = epsilon(mechanism, rounds, published=published)
-    costs = per_round(mechanism, rounds)
-    return {
-        "rounds": rounds,
-        **epsilon_document(spent, theorem_3(mechanism, rounds)),
-        "per_round": None if isinstance(costs, Unsupported) else costs.values.tolist(),
-    }
-
-
-def _account_document(account: Account, rounds: int) -> dict[str, Any]:
-    curve = account.curve(rounds)
-    document = epsilon_document(account.epsilon(rounds), account.paper_epsilon(rounds))
-    if isinstance(curve, Unsupported):
-        return {"rounds": rounds, **document, "per_round": None, "curve": None, "log10_curve": None}
-    costs = per_round(_worst(account), rounds)
-    assert not isinstance(costs, Unsupported)  # the curve has one
-    lists = {"curve": curve.values, "log10_curve": curve.log10, "per_round": costs.values}
-    return {"rounds": rounds, **document, **{name: values.tolist() for name, values in lists.items()}}
-
-
-def _approximate(question: Question, delta: float, published: bool) -> dict[str, Any]:
-    if not 0 < delta < 1:
-        raise BadInput("--delta", delta, "a number in (0, 1)")
-    found = profile(question.mechanism, question.rounds, published=published)
-    known = None if isinstance(found, Unsupported) else found.epsilon(delta)
-    return {"delta": delta, "epsilon_at_delta": known, "delta_reason": str(found) if known is None else None}
-
-
-def _calibrated(found: Calibration, published: bool) -> dict[str, Any]:
-    solved: dict[str, Any] = {"decay": found.mechanism.decay} if found.solved == "decay" else {}
-    if found.solved == "scale":
-        solved = {"u_e": found.mechanism.u_e, "u_w": found.mechanism.u_w}
-    document = _account(found.mechanism, found.rounds, published)
-    return {"feasible": found.feasible, "reason": found.reason, **solved, **document}
+    console.print(f"ε of the worst-off agent: {spoken(done.before)} before, {spoken(done.epsilon)} with the release")
+    print_notes(done.notes)
 
 
 def _print_calibration(found: Calibration, budget: float, question: Question) -> None:
@@ -304,7 +223,7 @@ def _print_calibration(found: Calibration, budget: float, question: Question) ->
         "scale": f"u_e {found.mechanism.u_e:.10g} and u_w {found.mechanism.u_w:.10g}",
         "rounds": f"{found.rounds} rounds",
     }
-    console.print(f"{answers[found.solved]}: ε = {_spoken(found.epsilon)} of a budget of {budget:g}")
+    console.print(f"{answers[found.solved]}: ε = {spoken(found.epsilon)} of a budget of {budget:g}")
     if found.reason:
         console.print(f"note: {found.reason}")
     if found.solved == "decay":
@@ -312,7 +231,7 @@ def _print_calibration(found: Calibration, budget: float, question: Question) ->
         if not isinstance(recipe, Unsupported) and 0 < recipe.decay <= 1:
             spends = epsilon(replace(question.mechanism, decay=recipe.decay), question.rounds)
             console.print(
-                f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {_spoken(spends)}"
+                f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {spoken(spends)}"
             )
 
 
@@ -320,19 +239,9 @@ def _print_curve(account: Account, rounds: int) -> None:
     table = Table("rounds K", "ε(K), worst-off agent", "paper's Theorem 3")
     for count in sorted({1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, rounds}):
         if count <= rounds:
-            table.add_row(str(count), _spoken(account.epsilon(count)), _spoken(account.paper_epsilon(count)))
+            table.add_row(str(count), spoken(account.epsilon(count)), spoken(account.paper_epsilon(count)))
     console.print(table)
 
 
 def _claim(question: Question) -> str:
-    return _spoken(theorem_3(question.mechanism, question.rounds))
-
-
-def _spoken(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
-    why = spent.reason if isinstance(spent, Epsilon) and spent.value is None else None
-    return f"{spent} ({why})" if why else str(spent)
-
-
-def _print_notes(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        errors.print(f"note: {note}")
+    return spoken(theorem_3(question.mechanism, question.rounds))

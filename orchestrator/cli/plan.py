@@ -1,0 +1,113 @@
+"""`dpp2 privacy plan`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2.privacy import Unsupported
+from dpp2.privacy.plan import Effort, Plan, Plans, frontier
+from orchestrator import plots
+from orchestrator.cli.app import Json, Overrides
+from orchestrator.cli.privacy import privacy
+from orchestrator.cli.questions import print_notes
+from orchestrator.output import console, print_json, progress_bar
+
+_AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the budget
+_RATIOS = (1.0, 4.0, 8.0, 16.0, 32.0)
+
+
+@privacy.command()
+def plan(
+    budget: Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")],
+    file: Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")] = None,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")] = Path("frontier.png"),
+    most_rounds: Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")] = None,
+    free_ratio: Annotated[bool, typer.Option("--free-ratio", help="Let u_e/u_w vary too; e does less harm.")] = False,
+    trials: Annotated[int, typer.Option(help="Runs per finalist; 0: the model alone decides.")] = 3,
+    json: Json = False,
+) -> None:
+    """Choose rounds, decay, scale and damping for the smallest expected gap within a budget.
+
+    Prints the frontier gap against ε around the budget, for the paper's algorithm and the damped one side by side.
+
+    Examples:
+
+        dpp2 privacy plan --epsilon 1000
+
+        dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --free-ratio
+    """
+    experiment = Experiment.load(file, overrides or [])
+    adjacency, smoothness = _assumed(experiment)
+    effort = Effort(most_rounds=most_rounds, ratios=_RATIOS if free_ratio else (1.0,), trials=trials)
+    if not 0 < budget < 1e300:
+        raise BadInput("--epsilon", budget, "a finite number > 0")
+    with progress_bar("planning") as show:
+        budgets = [factor * budget for factor in _AROUND]
+        plans = frontier(experiment, budgets, adjacency, smoothness, effort=effort, progress=show)
+    if isinstance(plans, Unsupported):
+        raise BadInput(
+            "FILE", str(file or "the paper's experiment"), f"an experiment that can be planned ({plans.reason})"
+        )
+    chosen = plans[_AROUND.index(1.0)]
+    plots.frontier(plans, out)
+    if json:
+        print_json({**_document(chosen), "frontier": [_document(one) for one in plans], "png": str(out)})
+        return
+    _print_frontier(plans)
+    _print_choice(chosen.chosen)
+    console.print(f"frontier drawn in {out}")
+    print_notes((*chosen.chosen.notes, *chosen.notes))
+
+
+def _assumed(experiment: Experiment) -> tuple[float, float]:
+    """δ and M as the account of the experiment has them."""
+    simulation = Simulation(experiment, record=False)
+    if simulation.account.outside:
+        raise BadInput("algorithm.name", experiment.algorithm.name, f"dpp2 ({simulation.account.outside.reason})")
+    worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
+    return worst.adjacency, worst.smoothness
+
+
+def _document(plans: Plans) -> dict[str, Any]:
+    return {
+        "budget": plans.budget,
+        "start_gap": plans.start_gap,
+        "worthwhile": plans.worthwhile,
+        **asdict(plans.chosen),
+        "undamped": asdict(plans.undamped),
+        "damped": asdict(plans.damped),
+    }
+
+
+def _print_frontier(plans: tuple[Plans, ...]) -> None:
+    table = Table("ε", "gap, τ = 0 (paper)", "K, r, u_e", "gap, τ > 0 (damped)", "K, r, u_e, τ")
+    for one in plans:
+        paper, damped = one.undamped, one.damped
+        table.add_row(
+            f"{one.budget:g}",
+            _gap(paper),
+            f"{paper.rounds}, {paper.decay:.4g}, {paper.u_e:.3g}",
+            _gap(damped),
+            f"{damped.rounds}, {damped.decay:.4g}, {damped.u_e:.3g}, {damped.damping:.3g}",
+        )
+    console.print(table)
+
+
+def _gap(plan: Plan) -> str:
+    spread = f" ({plan.spread[0]:.2g} to {plan.spread[1]:.2g})" if plan.spread else " (model)"
+    return f"{plan.gap:.3g}{spread}"
+
+
+def _print_choice(plan: Plan) -> None:
+    console.print(
+        f"--set run.rounds={plan.rounds} --set noise.decay={plan.decay!r} --set noise.u_e={plan.u_e!r} "
+        f"--set noise.u_w={plan.u_w!r} --set algorithm.damping={plan.damping!r}"
+    )
+    console.print(f"spends ε = {plan.epsilon:.6g} and leaves a gap of about {plan.gap:.3g}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,11 @@ class Network:
     @property
     def x(self) -> list[Array]:
         return [block.state.x for block in self.blocks]
+
+    def quiet(self) -> Network:
+        """A copy at the same state that goes on without noise."""
+        blocks = [replace(block, program=block.program.quiet()) for block in self.blocks]
+        return Network(blocks, sum(map(len, self.x)), self.dimension)
 
     def gradient(self, x: Array) -> Array:
         """∇f_i(x_i) of all agents."""

@@ -18,6 +18,7 @@ from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 from dpp2.embedded import BLOCK
 from dpp2.experiment import Experiment
+from dpp2.metrics import measure
 from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
@@ -107,7 +108,7 @@ class Simulation:
         self.allow(ledgers if ledgers is not None else self.fresh_ledgers() if self.account.budget else [])
         spent = epsilon_column(self.account, shape[0])
         self.recorder = Recorder(section, shape, bytes_per_round, spent, truth=truth, observation=record)
-        self.watch = Watch(partial(section.instability, self.network.gradient, self.setting.P))
+        self.watch = Watch(partial(section.instability, self.network.gradient, self.setting.P), self.continued)
         self.k = 0
         self.seconds = 0.0
 
@@ -146,6 +147,16 @@ class Simulation:
                 self.k = k + 1
                 self.watch.look(self.recorder.columns["gap"], k, x)
         self.seconds += time.perf_counter() - began
+
+    def continued(self, k: int, rounds: int) -> Array:
+        """Gaps of `rounds` rounds on trial, from round k on and without noise; the run itself stays where it is."""
+        network, gaps = self.network.quiet(), np.empty(rounds)
+        for step in range(rounds):
+            x = network.x
+            private = network.round(k + step, lambda phase, rows: None)
+            consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
+            gaps[step] = consensus + stationarity
+        return gaps
 
     def result(self) -> Result:
         """The result so far. The gap at the last x takes one more gradient, which no round has paid for."""

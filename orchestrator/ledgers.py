@@ -1,10 +1,11 @@
-"""Where ledgers live: one SQLite file, a row for every run on every data set of this machine's agents.
+"""Where ledgers live: one SQLite file, a row for every agent of every run on every data set.
 
 SQLite gives what a ledger needs and nobody should write by hand: a charge is durable before it returns, and two runs
 that start at once on the same data cannot both be granted the last of the budget.
 
 A run is charged in full before its first round and settled when it ends. If it is killed in between, the charge
-stays until the run is resumed: a ledger may say too much for a while, never too little.
+stays until the run is resumed: a ledger may say too much for a while, never too little. `settled` remembers how many
+rounds are known to have been run, because a seeded run can be run again, for fewer rounds, under the same id.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dpp2 import BadInput, Simulation
-from dpp2.privacy import Ledger
+from dpp2.privacy import Epsilon, Ledger
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
-    data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (data, run)
+    data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, entry TEXT NOT NULL, settled INTEGER NOT NULL,
+    PRIMARY KEY (data, run, agent)
 )
 """
 
@@ -42,11 +45,13 @@ class LedgerFile:
                 rows.store(run_id, [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs])
 
     def settle(self, simulation: Simulation) -> None:
-        """The run has ended: it is charged for the rounds that were run."""
+        """The run has ended: it is charged for the rounds that were run, now or earlier under the same id."""
         run_id = simulation.setting.secrets.run_id
         with self._transaction() as rows:
             charged = [ledger for ledger in rows.load(simulation) if run_id in ledger.entries]
-            rows.store(run_id, [ledger.settle(run_id, simulation.k) for ledger in charged])
+            ran = [max(simulation.k, rows.settled(run_id, ledger)) for ledger in charged]
+            settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
+            rows.store(run_id, settled, simulation.k)
 
     def publish(self, simulation: Simulation) -> None:
         """Charge for x^K + w^K, or refuse where an agent's budget does not reach."""
@@ -55,13 +60,13 @@ class LedgerFile:
             published = [ledger.publish(run_id, simulation.k) for ledger in rows.load(simulation)]
             for ledger in published:
                 spent = ledger.spent()
-                if budget is not None and not (hasattr(spent, "fits") and spent.fits(budget)):
+                if budget is not None and not (isinstance(spent, Epsilon) and spent.fits(budget)):
                     raise BadInput(
                         "privacy.budget",
                         budget,
                         f"enough to publish, which would bring agent {ledger.agent} to ε = {spent}",
                     )
-            rows.store(run_id, published)
+            rows.store(run_id, published, simulation.k)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Rows]:
@@ -88,15 +93,39 @@ class _Rows:
         return [self._ledger(empty) for empty in simulation.fresh_ledgers()]
 
     def _ledger(self, empty: Ledger) -> Ledger:
-        found = self._connection.execute("SELECT run, entry FROM entries WHERE data = ?", (empty.data_digest,))
-        runs = {run: json.loads(entry) for run, entry in found}
-        return Ledger.from_dict({**empty.to_dict(), "runs": runs})
+        """Of each run the agent's own entry; of a run where the data lay with others, each of theirs."""
+        question = "SELECT run, agent, entry FROM entries WHERE data = ?"
+        found = self._connection.execute(question, (empty.data_digest,)).fetchall()
+        runs = {run: _plain(entry) for run, agent, entry in found if agent == empty.agent}
+        others = {f"{run} of agent {agent}": _plain(entry) for run, agent, entry in found if run not in runs}
+        return Ledger.from_dict({**empty.to_dict(), "runs": runs | others})
 
-    def store(self, run_id: str, ledgers: Sequence[Ledger]) -> None:
-        rows = [(ledger.data_digest, run_id, ledger.agent, _entry(ledger, run_id)) for ledger in ledgers]
+    def settled(self, run_id: str, ledger: Ledger) -> int:
+        """How many rounds of the run are known to have been run."""
+        question = "SELECT settled FROM entries WHERE data = ? AND run = ? AND agent = ?"
+        return int(self._connection.execute(question, (ledger.data_digest, run_id, ledger.agent)).fetchone()[0])
+
+    def store(self, run_id: str, ledgers: Sequence[Ledger], settled: int = 0) -> None:
         self._connection.executemany(
-            "INSERT OR REPLACE INTO entries (data, run, agent, entry) VALUES (?, ?, ?, ?)", rows
+            "INSERT INTO entries (data, run, agent, entry, settled) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET entry = excluded.entry, settled = max(settled, excluded.settled)",
+            [(ledger.data_digest, run_id, ledger.agent, _entry(ledger, run_id), settled) for ledger in ledgers],
         )
+
+
+def _charged_exactly(ledger: Ledger, rounds: int, run_id: str) -> Ledger:
+    settled = ledger.settle(run_id, rounds)
+    return settled.charge(run_id, ledger.entries[run_id].mechanism, rounds - 1) if rounds else settled
+
+
+def _plain(entry: Any) -> dict[str, Any]:
+    try:
+        plain = json.loads(entry)
+    except (TypeError, ValueError):
+        plain = None
+    if not isinstance(plain, dict):
+        raise BadInput("ledger entry", entry, "a JSON object")
+    return plain
 
 
 def _entry(ledger: Ledger, run_id: str) -> str:

@@ -36,7 +36,10 @@ from orchestrator.output import json_text
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
 _OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
-_NOT_COVERED = np.array("not covered by ε: who sees this knows the noise of the last round, or all of it")
+_NOT_COVERED = {
+    "solution.npz": "not covered by ε: x^K as it is reveals the last noise, and with it everything",
+    "truth.npz": "not covered by ε: telemetry",
+}
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
@@ -141,7 +144,7 @@ class RunDirectory:
             kept_truth = simulation.experiment.run.telemetry == "full"
             for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
                 with self._intact(self.path / name) as path:
-                    merged |= {name: rows for name, rows in read_npz(path).items() if name != "label"}
+                    merged |= dict(read_npz(path))
             restored = self._put_back(simulation, 0, k, merged, metrics)
         for part in sorted(self.checkpoint.glob("records-*.npz")):
             with self._intact(part):
@@ -166,9 +169,9 @@ class RunDirectory:
         if result.observation is not None:
             write_npz(self.path / "observation.npz", result.observation)
         if result.truth is not None:
-            write_npz(self.path / "truth.npz", {**result.truth, "label": _NOT_COVERED})
+            write_npz(self.path / "truth.npz", result.truth)
         with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
-            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0), "label": _NOT_COVERED})
+            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
         write_metrics(self.path / "metrics.csv", result.metrics)
         write_text(self.path / "privacy.json", json_text(privacy_document(result)))
         self.save(simulation, simulation.k)
@@ -201,6 +204,7 @@ def privacy_document(result: Result) -> dict[str, Any]:
         "budget": result.experiment.privacy.budget,
         "stopped": privacy.stopped,
         "notes": list(privacy.notes),
+        "not_covered": _NOT_COVERED,
     }
 
 

@@ -56,6 +56,9 @@ class Program(Protocol):
 
     objective: Objective
 
+    def quiet(self) -> Program:
+        """The same program without noise, for a trial that tells divergence from noise."""
+
     def start(self, x0: Array) -> Any: ...
 
     def round(self, s: Any, k: int) -> Round: ...

@@ -12,7 +12,8 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,8 +103,15 @@ class Dpp2:
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
         self._eta, self._eta_key = section.eta, setup.keys.eta
-        self.w = _stream("w", noise.u_w, noise.decay, setup)
-        self.e = _stream("e", noise.u_e, noise.decay, setup)
+        self.w: Callable[[int], Array | float] = _stream("w", noise.u_w, noise.decay, setup)
+        self.e: Callable[[int], Array | float] = _stream("e", noise.u_e, noise.decay, setup)
+
+    def quiet(self) -> Dpp2:
+        """The same program without noise; nor is η drawn, since x does not depend on it."""
+        copied = copy(self)
+        copied.w = copied.e = lambda k: 0.0
+        copied._eta = 1.0
+        return copied
 
     def start(self, x0: Array) -> Dpp2State:
         return Dpp2State(x=x0, d=np.zeros_like(x0), q=np.zeros_like(x0))

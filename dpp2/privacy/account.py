@@ -42,7 +42,9 @@ class Account:
         if isinstance(adjacency, str):
             assert section.feature_bound is not None  # checked when the experiment was resolved
             adjacency = experiment.problem.record_adjacency(section.feature_bound)
-        built = algorithm.mechanisms(experiment.noise, dimension, adjacency, bounds)
+        built: Sequence[Mechanism] | Unsupported = Unsupported("no bound M_i is known: declare privacy.smoothness")
+        if np.isfinite(bounds).all():
+            built = algorithm.mechanisms(experiment.noise, dimension, adjacency, bounds)
         outside = built if isinstance(built, Unsupported) else None
         mechanisms = () if isinstance(built, Unsupported) else tuple(built)
         return cls(mechanisms, outside, section.budget, tuple(_notes(experiment)))
@@ -53,7 +55,7 @@ class Account:
         worst: dict[Mechanism, Mechanism] = {}
         for mechanism in self.mechanisms:
             key = replace(mechanism, smoothness=0.0)
-            if key not in worst or not mechanism.smoothness <= worst[key].smoothness:
+            if key not in worst or _slope(mechanism) > _slope(worst[key]):
                 worst[key] = mechanism
         return tuple(worst.values())
 
@@ -91,7 +93,7 @@ class Account:
             return Allowance(0, self.outside, f"no budget can be kept: {self.outside.reason}")
         pairs = zip(ledgers, self.mechanisms, strict=True)
         found = [ledger.rounds_within(self.budget, mechanism, run_id, wanted) for ledger, mechanism in pairs]
-        return min(found, key=lambda allowance: allowance.rounds)
+        return min(found, key=lambda allowance: (allowance.rounds, -_log10(allowance.total)))
 
     def _worst(self, spent: Sequence[Epsilon | Unsupported]) -> Epsilon | Unsupported:
         if self.outside:
@@ -104,6 +106,11 @@ class Account:
 
 def _log10(spent: Epsilon | Unsupported) -> float:
     return spent.log10 if isinstance(spent, Epsilon) else float("inf")
+
+
+def _slope(mechanism: Mechanism) -> float:
+    """M, where an unknown one (nan) is worse than any: it leaves no account at all."""
+    return float("inf") if np.isnan(mechanism.smoothness) else mechanism.smoothness
 
 
 def _bounds(declared: float | None, smoothness: Array) -> Array:

@@ -28,6 +28,8 @@ class PaperRun:
     lambda_: float
     omega: float
     program: Dpp2
+    w: NoiseStream
+    e: NoiseStream
     x0: Array
 
     @classmethod
@@ -36,6 +38,8 @@ class PaperRun:
         objective, program = block.program.objective, block.program
         assert isinstance(objective, Logistic)
         assert isinstance(program, Dpp2)
+        assert isinstance(program.w, NoiseStream)
+        assert isinstance(program.e, NoiseStream)
         graph = simulation.setting.graph
         around = [sorted([i, *graph.neighbours(i)]) for i in range(graph.agents)]
         return cls(
@@ -45,6 +49,8 @@ class PaperRun:
             objective.lambda_,
             objective.omega,
             program,
+            program.w,
+            program.e,
             block.state.x.copy(),
         )
 
@@ -87,8 +93,8 @@ def per_agent(run: PaperRun, rounds: int) -> Array:
     for k in range(rounds):
         eta, w, e, y, z, grad, value = p.eta(k), [], [], [], [], [], []
         for i in range(N):
-            w.append(_noise_of(p.w, k, i))
-            e.append(_noise_of(p.e, k, i))
+            w.append(_noise_of(run.w, k, i))
+            e.append(_noise_of(run.e, k, i))
             y.append(x[i] + (1 - eta) * dual[i] + w[i])
         Ly = [sum(P[i, j] * y[j] for j in run.neighbours[i]) for i in range(N)]
         for i in range(N):

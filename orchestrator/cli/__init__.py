@@ -5,6 +5,7 @@ Each command group has its module; importing it registers its commands on `app`.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from typer.exceptions import TyperException
@@ -20,7 +21,8 @@ __all__ = ["app", "bench", "main", "plan", "privacy", "reproduce", "run"]
 
 def main() -> None:
     """Entry point: what goes wrong becomes one sentence and an exit code, never a traceback."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal without UTF-8 is no reason to fail
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show "ε" is no reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app(standalone_mode=False))
     except TyperException as misuse:

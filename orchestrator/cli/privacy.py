@@ -14,7 +14,6 @@ from dpp2.privacy import (
     Calibration,
     Epsilon,
     Unsupported,
-    calibrate,
     corollary_1_decay,
     epsilon,
     theorem_3,
@@ -84,17 +83,18 @@ def epsilon_command(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
-    document = cost_document(question.mechanism, question.rounds, published)
+    mechanism = question.worst(published)
+    document = cost_document(mechanism, question.rounds, published)
     if delta is not None:
         document |= approximate_document(question, delta, published)
     if plot is not None:
-        plots.epsilon(Account((question.mechanism,), None, None, ()), question.rounds, plot)
+        plots.epsilon(Account(question.mechanisms, None, None, ()), question.rounds, _drawable(plot))
     if json:
         print_json(document)
         return
-    spent = epsilon(question.mechanism, question.rounds, published=published)
+    spent, claimed = epsilon(mechanism, question.rounds, published=published), theorem_3(mechanism, question.rounds)
     console.print(f"ε({question.rounds} rounds) = {spoken(spent)}")
-    console.print(f"the paper's Theorem 3 says {_claim(question)} — a claim, not a guarantee")
+    console.print(f"the paper's Theorem 3 says {spoken(claimed)} — a claim, not a guarantee")
     if delta is not None:
         known = document["epsilon_at_delta"]
         reason = document["delta_reason"]
@@ -134,7 +134,7 @@ def calibrate_command(
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
     try:
-        found = calibrate(question.mechanism, budget, solve, rounds=question.rounds, published=published)  # type: ignore[arg-type]
+        found = question.calibrated(budget, solve, published)  # type: ignore[arg-type]
     except BadInput as refusal:
         raise BadInput(f"--{refusal.field}", refusal.value, refusal.accepted) from None
     if isinstance(found, Unsupported):
@@ -142,7 +142,7 @@ def calibrate_command(
     if json:
         print_json(calibration_document(found, published))
         return
-    _print_calibration(found, budget, question)
+    _print_calibration(found, budget)
 
 
 @privacy.command()
@@ -171,7 +171,7 @@ def check(
     account, rounds = simulation.account, simulation.experiment.run.rounds
     conditions = simulation.conditions()
     if plot is not None:
-        plots.epsilon(account, rounds, plot)
+        plots.epsilon(account, rounds, _drawable(plot))
     if json:
         print_json({
             "admissible": True,
@@ -214,22 +214,28 @@ def publish(
     print_notes(done.notes)
 
 
-def _print_calibration(found: Calibration, budget: float, question: Question) -> None:
+def _drawable(plot: Path) -> Path:
+    if plot.is_dir() or not plot.parent.is_dir():
+        raise BadInput("--plot", str(plot), "a file in a directory that exists")
+    return plot
+
+
+def _print_calibration(found: Calibration, budget: float) -> None:
     if not found.feasible:
         console.print(f"infeasible, because {found.reason}")
         return
     answers = {
-        "decay": f"decay {found.mechanism.decay:.10g}",
-        "scale": f"u_e {found.mechanism.u_e:.10g} and u_w {found.mechanism.u_w:.10g}",
+        "decay": f"decay {found.mechanism.decay}",  # every digit: a rounded answer might not keep the budget
+        "scale": f"u_e {found.mechanism.u_e} and u_w {found.mechanism.u_w}",
         "rounds": f"{found.rounds} rounds",
     }
     console.print(f"{answers[found.solved]}: ε = {spoken(found.epsilon)} of a budget of {budget:g}")
     if found.reason:
         console.print(f"note: {found.reason}")
     if found.solved == "decay":
-        recipe = corollary_1_decay(question.mechanism, question.rounds, budget)
+        recipe = corollary_1_decay(found.mechanism, found.rounds, budget)
         if not isinstance(recipe, Unsupported) and 0 < recipe.decay <= 1:
-            spends = epsilon(replace(question.mechanism, decay=recipe.decay), question.rounds)
+            spends = epsilon(replace(found.mechanism, decay=recipe.decay), found.rounds)
             console.print(
                 f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {spoken(spends)}"
             )
@@ -241,7 +247,3 @@ def _print_curve(account: Account, rounds: int) -> None:
         if count <= rounds:
             table.add_row(str(count), spoken(account.epsilon(count)), spoken(account.paper_epsilon(count)))
     console.print(table)
-
-
-def _claim(question: Question) -> str:
-    return spoken(theorem_3(question.mechanism, question.rounds))

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import (
+    MOST_ROUNDS,
     Calibration,
     Epsilon,
     Mechanism,
     PaperEpsilon,
     Unsupported,
+    calibrate,
     epsilon,
     per_round,
     profile,
     theorem_3,
 )
 from dpp2.privacy.account import Account
+from dpp2.privacy.calibrate import Unknown
 from orchestrator.output import errors
 from orchestrator.rundir import epsilon_document
 
@@ -27,22 +31,41 @@ _PAPER = Mechanism(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=
 
 @dataclass(frozen=True)
 class Question:
-    """Which mechanism over how many rounds: from a file, from options, or from the paper's experiment."""
+    """Which mechanisms over how many rounds: from a file, from options, or from the paper's experiment."""
 
-    mechanism: Mechanism
+    mechanisms: tuple[Mechanism, ...]  # of all agents that can be the worst-off one
     rounds: int
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, file: Path | None, overrides: list[str] | None, rounds: int | None, **given: float | None) -> Question:
-        mechanism, asked = _PAPER, 500
+        mechanisms: tuple[Mechanism, ...] = (_PAPER,)
         notes: tuple[str, ...] = ()
+        asked = 500
         if file is not None or overrides:
             simulation = Simulation(Experiment.load(file, overrides or []), record=False)
-            mechanism, asked = worst_mechanism(simulation.account), simulation.experiment.run.rounds
+            mechanisms, asked = _accounted(simulation.account), simulation.experiment.run.rounds
             notes = simulation.account.notes
         chosen = {name: value for name, value in given.items() if value is not None}
-        return cls(_named(mechanism, chosen), asked if rounds is None else _at_least_one(rounds), notes)
+        named = tuple(_named(mechanism, chosen) for mechanism in mechanisms)
+        return cls(named, asked if rounds is None else _countable(rounds), notes)
+
+    def worst(self, published: bool) -> Mechanism:
+        return worst_mechanism(self.mechanisms, self.rounds, published=published)
+
+    def calibrated(self, budget: float, solve: Unknown, published: bool) -> Calibration | Unsupported:
+        """The answer that keeps the budget of every agent: the most noise or the fewest rounds that any one needs."""
+        needs: list[Calibration] = []
+        for mechanism in self.mechanisms:
+            found = calibrate(mechanism, budget, solve, rounds=self.rounds, published=published)
+            if isinstance(found, Unsupported):
+                return found
+            needs.append(found)
+        infeasible = [found for found in needs if not found.feasible]
+        if infeasible:
+            return max(infeasible, key=lambda found: found.epsilon.log10)
+        noise = {"decay": lambda c: c.mechanism.decay, "scale": lambda c: c.factor, "rounds": lambda c: -c.rounds}
+        return max(needs, key=noise[solve])
 
 
 def _named(mechanism: Mechanism, chosen: dict[str, Any]) -> Mechanism:
@@ -56,16 +79,21 @@ def _named(mechanism: Mechanism, chosen: dict[str, Any]) -> Mechanism:
         raise BadInput(f"--{refusal.field.replace('_', '-')}", refusal.value, refusal.accepted) from None
 
 
-def _at_least_one(rounds: int) -> int:
-    if rounds < 1:
-        raise BadInput("--rounds", rounds, "a whole number ≥ 1")
+def _countable(rounds: int) -> int:
+    if not 1 <= rounds <= MOST_ROUNDS:
+        raise BadInput("--rounds", rounds, f"a whole number from 1 to {MOST_ROUNDS}")
     return rounds
 
 
-def worst_mechanism(account: Account) -> Mechanism:
+def _accounted(account: Account) -> tuple[Mechanism, ...]:
     if account.outside:
         raise BadInput("algorithm.name", "this one", f"an algorithm with an account ({account.outside.reason})")
-    return max(account.distinct, key=lambda m: _log10(epsilon(m, 1_000)))
+    return account.distinct
+
+
+def worst_mechanism(mechanisms: Sequence[Mechanism], rounds: int, *, published: bool = False) -> Mechanism:
+    """The worst-off agent's. Over other rounds it may be another's: decays differ."""
+    return max(mechanisms, key=lambda m: _log10(epsilon(m, rounds, published=published)))
 
 
 def _log10(spent: Epsilon | Unsupported) -> float:
@@ -87,7 +115,7 @@ def account_document(account: Account, rounds: int) -> dict[str, Any]:
     document = epsilon_document(account.epsilon(rounds), account.paper_epsilon(rounds))
     if isinstance(curve, Unsupported):
         return {"rounds": rounds, **document, "per_round": None, "curve": None, "log10_curve": None}
-    costs = per_round(worst_mechanism(account), rounds)
+    costs = per_round(worst_mechanism(account.distinct, rounds), rounds)
     assert not isinstance(costs, Unsupported)  # the curve has one
     lists = {"curve": curve.values, "log10_curve": curve.log10, "per_round": costs.values}
     return {"rounds": rounds, **document, **{name: values.tolist() for name, values in lists.items()}}
@@ -96,17 +124,21 @@ def account_document(account: Account, rounds: int) -> dict[str, Any]:
 def approximate_document(question: Question, delta: float, published: bool) -> dict[str, Any]:
     if not 0 < delta < 1:
         raise BadInput("--delta", delta, "a number in (0, 1)")
-    found = profile(question.mechanism, question.rounds, published=published)
-    known = None if isinstance(found, Unsupported) else found.epsilon(delta)
-    return {"delta": delta, "epsilon_at_delta": known, "delta_reason": str(found) if known is None else None}
+    known: list[float] = []
+    for mechanism in question.mechanisms:
+        found = profile(mechanism, question.rounds, published=published)
+        if isinstance(found, Unsupported):
+            return {"delta": delta, "epsilon_at_delta": None, "delta_reason": found.reason}
+        known.append(found.epsilon(delta))
+    return {"delta": delta, "epsilon_at_delta": max(known), "delta_reason": None}
 
 
 def calibration_document(found: Calibration, published: bool) -> dict[str, Any]:
     solved: dict[str, Any] = {"decay": found.mechanism.decay} if found.solved == "decay" else {}
     if found.solved == "scale":
-        solved = {"u_e": found.mechanism.u_e, "u_w": found.mechanism.u_w}
+        solved = {"u_e": found.mechanism.u_e, "u_w": found.mechanism.u_w, "factor": found.factor}
     document = cost_document(found.mechanism, found.rounds, published)
-    return {"feasible": found.feasible, "reason": found.reason, **solved, **document}
+    return {**document, "feasible": found.feasible, "reason": found.reason or document["reason"], **solved}
 
 
 def spoken(spent: Epsilon | PaperEpsilon | Unsupported) -> str:

@@ -1,0 +1,355 @@
+"""A run that was stopped, killed or extended ends with the same bytes as one that went through undisturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2.setting import Secrets
+from orchestrator import rundir, runner
+from orchestrator.rundir import read_npz
+from orchestrator.runner import Interrupted
+
+Call = Callable[..., Any]
+Arm = Callable[[int | None], None]
+Bytes = Callable[[Path], dict[str, bytes]]
+ROUNDS = 8
+TABLES = {
+    "network.topology": "star",
+    "network.agents": 5,
+    "problem.name": "least-squares",
+    "problem.dimension": 3,
+    "run.rounds": ROUNDS,
+}
+
+
+class Killed(BaseException):
+    """Nothing catches this, like SIGKILL."""
+
+
+@pytest.fixture(autouse=True)
+def _checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.0)
+
+
+def silent(done: int, total: int, gap: float) -> None:
+    pass
+
+
+def experiment(**changes: Any) -> Experiment:
+    return Experiment.load(overrides=TABLES | {name.replace("__", "."): value for name, value in changes.items()})
+
+
+def begin(path: Path, chosen: Experiment, progress: runner.Progress = silent) -> None:
+    runner.start(chosen, path, stem="", force=False, progress=progress)
+
+
+def resume(path: Path, *overrides: str, progress: runner.Progress = silent) -> None:
+    runner.resume(path, list(overrides), progress)
+
+
+@pytest.fixture
+def killed_at_write(monkeypatch: pytest.MonkeyPatch) -> Arm:
+    """Let the process die at its n-th write from here on (None: never): each file is there whole or not at all."""
+    write = rundir._write
+    writes: Iterator[int] = count()
+    deadly: int | None = None
+
+    def counted(*args: Any) -> None:
+        if next(writes) == deadly:
+            raise Killed
+        write(*args)
+
+    def arm(number: int | None) -> None:
+        nonlocal deadly, writes
+        deadly, writes = number, count()
+
+    monkeypatch.setattr(rundir, "_write", counted)
+    return arm
+
+
+@pytest.fixture(params=[True, False], ids=["checkpoints", "no checkpoints"])
+def writes_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
+    """How many files so many rounds write: the experiment, two per checkpoint, and six at the end."""
+    if request.param:
+        return lambda rounds: 1 + 2 * rounds + 6
+    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", np.inf)
+    return lambda rounds: 1 + 6
+
+
+@pytest.mark.usefixtures("quick_plot")
+class TestKilled:
+    """Killed before every single write of a run, one after the other."""
+
+    def test_from_the_start(
+        self, tmp_path: Path, records: Bytes, killed_at_write: Arm, writes_of: Callable[[int], int]
+    ) -> None:
+        begin(tmp_path / "whole", experiment())
+        for number in count():
+            path = tmp_path / str(number)
+            killed_at_write(number)
+            try:
+                begin(path, experiment())
+            except Killed:
+                killed_at_write(None)
+                if number:  # killed before the experiment was written down: there is nothing to resume
+                    resume(path)
+                    assert records(path) == records(tmp_path / "whole"), f"killed at write {number}"
+            else:
+                assert number == writes_of(ROUNDS)
+                return
+
+    def test_twice_while_it_is_extended(
+        self, tmp_path: Path, records: Bytes, killed_at_write: Arm, writes_of: Callable[[int], int]
+    ) -> None:
+        begin(tmp_path / "whole", experiment(run__rounds=ROUNDS + 4))
+        for number in count():
+            path = tmp_path / str(number)
+            killed_at_write(None)
+            begin(path, experiment())
+            try:
+                killed_at_write(number)
+                resume(path, f"run.rounds={ROUNDS + 4}")
+            except Killed:
+                killed_at_write(number // 2 + 1)
+                with suppress(Killed):  # it may be through before
+                    resume(path, f"run.rounds={ROUNDS + 4}")
+                killed_at_write(None)
+                resume(path, f"run.rounds={ROUNDS + 4}")
+                assert records(path) == records(tmp_path / "whole"), f"killed at write {number}"
+            else:
+                assert number == writes_of(4)
+                return
+
+    def test_while_drawing(self, tmp_path: Path, records: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        begin(tmp_path / "whole", experiment())
+        with monkeypatch.context() as patched:
+            patched.setattr("orchestrator.plots.convergence", kill)
+            with pytest.raises(Killed):
+                begin(tmp_path / "cut", experiment())
+        resume(tmp_path / "cut")
+        assert records(tmp_path / "cut") == records(tmp_path / "whole")
+
+
+def kill(*args: object) -> None:
+    raise Killed
+
+
+@pytest.mark.usefixtures("quick_plot")
+class TestStopped:
+    def test_ctrl_c_then_resume(self, tmp_path: Path, records: Bytes) -> None:
+        begin(tmp_path / "whole", experiment())
+        path = tmp_path / "with space"
+        with pytest.raises(Interrupted, match=r"after 3 rounds; `dpp2 run --resume '.*with space'` goes on") as stopped:
+            begin(path, experiment(), progress=press_ctrl_c_at(3))
+        assert (stopped.value.path, stopped.value.k) == (path, 3)
+        assert not (path / "metrics.csv").exists()
+        with pytest.raises(Interrupted):
+            resume(path, progress=press_ctrl_c_at(6))
+        resume(path)
+        assert records(path) == records(tmp_path / "whole")
+        assert [file.name for file in (path / "checkpoint").iterdir()] == ["state.npz"]
+
+    @pytest.mark.parametrize(
+        ("damage", "sentence"),
+        [
+            (lambda part: os.truncate(part, 100), r"records-000000001-000000002\.npz cannot be used"),
+            (Path.unlink, "the records of rounds 1 to 2 are gone"),
+        ],
+    )
+    def test_records_lost_meanwhile(self, damage: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
+        with pytest.raises(Interrupted):
+            begin(tmp_path / "run", experiment(), progress=press_ctrl_c_at(3))
+        damage(tmp_path / "run/checkpoint/records-000000001-000000002.npz")
+        with pytest.raises(BadInput, match=sentence):
+            resume(tmp_path / "run")
+
+    def test_ctrl_c_in_the_last_round_finishes(self, tmp_path: Path) -> None:
+        begin(tmp_path / "run", experiment(), progress=press_ctrl_c_at(ROUNDS))
+        assert (tmp_path / "run/metrics.csv").exists()
+
+    def test_the_handler_is_put_back(self, tmp_path: Path) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        with pytest.raises(Interrupted):
+            begin(tmp_path / "run", experiment(), progress=press_ctrl_c_at(2))
+        assert signal.getsignal(signal.SIGINT) is before
+
+    def test_exit_code(self, tmp_path: Path, dpp2: Call, small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Simulation, "advance", press_ctrl_c_before(Simulation.advance))
+        ended = dpp2("run", "--json", "--out", tmp_path / "run", *small)
+        assert (ended.code, ended.out) == (130, "")
+        assert ended.err == f"dpp2: stopped after 1 rounds; `dpp2 run --resume {tmp_path / 'run'}` goes on from there\n"
+
+
+def press_ctrl_c_at(k: int) -> runner.Progress:
+    return lambda done, total, gap: signal.raise_signal(signal.SIGINT) if done == k else None
+
+
+def press_ctrl_c_before(advance: Callable[[Simulation, int], None]) -> Callable[[Simulation, int], None]:
+    def pressed(simulation: Simulation, rounds: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+        advance(simulation, rounds)
+
+    return pressed
+
+
+@pytest.mark.usefixtures("quick_plot")
+class TestExtended:
+    @pytest.mark.parametrize("more", [{}, {"run__telemetry": "none"}, {"algorithm__eta": [0.5] * 20}])
+    def test_equals_one_long_run(self, more: dict[str, Any], tmp_path: Path, records: Bytes) -> None:
+        begin(tmp_path / "long", experiment(run__rounds=20, **more))
+        begin(tmp_path / "run", experiment(**more))
+        resume(tmp_path / "run", "run.rounds=13")
+        resume(tmp_path / "run", " run.rounds = 20")
+        assert records(tmp_path / "run") == records(tmp_path / "long")
+        assert Experiment.load(tmp_path / "run/experiment.toml").run.rounds == 20
+
+    def test_nothing_to_do_changes_nothing(self, tmp_path: Path, records: Bytes) -> None:
+        begin(tmp_path / "run", experiment())
+        before = records(tmp_path / "run")
+        resume(tmp_path / "run")
+        assert records(tmp_path / "run") == before
+
+    def test_seconds_add_up(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:
+        first = json.loads(dpp2("run", "--json", "--out", tmp_path / "run", *small).out)
+        longer = json.loads(dpp2("run", "--json", "--resume", tmp_path / "run", "--set", "run.rounds=50").out)
+        assert longer["seconds"] > first["seconds"]
+        assert longer["rounds"] == 50
+
+    def test_eta_given_for_fewer_rounds(self, tmp_path: Path) -> None:
+        begin(tmp_path / "run", experiment(algorithm__eta=[0.5] * ROUNDS))
+        with pytest.raises(BadInput, match=r"^algorithm.eta = .*at least run.rounds = 9 entries, not 8"):
+            resume(tmp_path / "run", "run.rounds=9")
+
+    def test_a_diverged_run_is_over(self, tmp_path: Path) -> None:
+        begin(tmp_path / "run", experiment(problem__name="quadratic", problem__curvature=1e100))
+        with pytest.raises(BadInput, match="this one diverged"):
+            resume(tmp_path / "run", "run.rounds=20")
+
+    def test_a_changed_graph_is_another_experiment(self, tmp_path: Path) -> None:
+        edges = tmp_path / "edges.txt"
+        edges.write_text("0 1\n1 2\n2 0\n")
+        tables = {"network.topology": "file", "network.path": str(edges), "run.rounds": 4}
+        begin(tmp_path / "run", Experiment.load(overrides=tables))
+        edges.write_text("0 1\n1 2\n")
+        with pytest.raises(BadInput, match="has changed"):
+            resume(tmp_path / "run", "run.rounds=5")
+
+
+@pytest.mark.usefixtures("quick_plot")
+class TestUnseeded:
+    def test_goes_on_with_the_same_secrets(self, tmp_path: Path) -> None:
+        """As one run in one go from the secrets that were kept."""
+        path, chosen = tmp_path / "run", experiment(run__seed="os")
+        with pytest.raises(Interrupted):
+            begin(path, chosen, progress=press_ctrl_c_at(3))
+        kept = json.loads((path / "checkpoint/secrets.json").read_text())
+        resume(path)
+        assert json.loads((path / "checkpoint/secrets.json").read_text()) == kept
+        secrets = Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
+        whole = Simulation(chosen, secrets=secrets)
+        whole.advance(ROUNDS)
+        truth = read_npz(path / "truth.npz")
+        for name, array in (whole.result().truth or {}).items():
+            np.testing.assert_array_equal(truth[name], array)
+
+    def test_killed_before_its_secrets_were_kept(self, tmp_path: Path, killed_at_write: Arm) -> None:
+        """Nothing was sent yet, so it may start over with fresh ones."""
+        killed_at_write(1)
+        with pytest.raises(Killed):
+            begin(tmp_path / "run", experiment(run__seed="os"))
+        killed_at_write(None)
+        assert not (tmp_path / "run/checkpoint/secrets.json").exists()
+        resume(tmp_path / "run")
+        assert (tmp_path / "run/checkpoint/secrets.json").exists()
+
+    def test_without_its_secrets_it_stays_where_it_is(self, tmp_path: Path) -> None:
+        """Fresh noise on top of the state of other noise would be a run that never was."""
+        begin(tmp_path / "run", experiment(run__seed="os"))
+        (tmp_path / "run/checkpoint/secrets.json").unlink()
+        with pytest.raises(BadInput, match=r"checkpoint/secrets\.json cannot be used"):
+            resume(tmp_path / "run", "run.rounds=9")
+
+
+LONG = ("--set", "run.rounds=6000")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, dpp2: Call, small: list[str]) -> Path:
+    """A long run that nobody disturbs."""
+    path = tmp_path_factory.mktemp("uninterrupted") / "run"
+    assert dpp2("run", "--out", path, *small, *LONG).code == 0
+    return path
+
+
+@pytest.mark.slow
+class TestRealProcess:
+    """Real processes, real signals, at moments that nobody chose with care."""
+
+    COMMAND = (
+        sys.executable,
+        "-c",
+        "from orchestrator import runner; runner._CHECKPOINT_SECONDS = 0.1; from orchestrator.cli import main; main()",
+        "run",
+    )
+
+    def test_sigint(
+        self, whole: Path, tmp_path: Path, small: list[str], records: Bytes, environment: dict[str, str]
+    ) -> None:
+        path = tmp_path / "run"
+        code, out, err = self.stopped(signal.SIGINT, 0.2, path, environment, "--out", str(path), *small, *LONG)
+        assert (code, out) == (130, "")
+        assert err.startswith("dpp2: stopped after ")
+        assert err.count("\n") == 1
+        assert not (path / "solution.npz").exists()
+        subprocess.run([*self.COMMAND, "--resume", str(path)], env=environment, check=True, capture_output=True)
+        assert records(path) == records(whole)
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_sigkill_again_and_again(
+        self, seed: int, whole: Path, tmp_path: Path, small: list[str], records: Bytes, environment: dict[str, str]
+    ) -> None:
+        moments, path = random.Random(seed), tmp_path / "run"
+        arguments = ["--out", str(path), *small, *LONG]
+        for _ in range(3):
+            self.stopped(signal.SIGKILL, moments.uniform(0.05, 1.2), path, environment, *arguments)
+            arguments = ["--resume", str(path)]
+        subprocess.run([*self.COMMAND, *arguments], env=environment, check=True, capture_output=True)
+        assert records(path) == records(whole)
+        assert not list(path.rglob(".*.part"))
+
+    def stopped(
+        self, number: int, seconds: float, path: Path, environment: dict[str, str], *arguments: str
+    ) -> tuple[int, str, str]:
+        """Start, wait until the run directory is used, then a while, then send the signal."""
+        began = time.time_ns()
+        with subprocess.Popen(
+            [*self.COMMAND, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        ) as process:
+            written = path / "experiment.toml"
+            while process.poll() is None and not (written.exists() and written.stat().st_mtime_ns > began):
+                time.sleep(0.01)
+            time.sleep(seconds)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        return process.returncode, out, err

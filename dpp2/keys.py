@@ -68,14 +68,26 @@ class RunKeys:
         return cls(noise, derive(eta_key, "eta key", run_id, experiment))
 
 
+class Keystream:
+    """The words of one key: AES-256-CTR with the counter block round (8 bytes) ‖ position in blocks (8 bytes).
+
+    The cipher's context is kept and its counter moved, since setting one up costs more than a small network's noise.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(AES(key), CTR(bytes(_BLOCK))).encryptor()
+
+    def words(self, round_: int, start: int, count: int) -> Words:
+        """Words start … start+count−1 of a round, whatever was asked before."""
+        block, skipped = divmod(start * _WORD, _BLOCK)
+        self._cipher.reset_nonce(round_.to_bytes(8, "big") + block.to_bytes(8, "big"))
+        stream = self._cipher.update(bytes(skipped + count * _WORD))
+        return np.frombuffer(stream, dtype="<u8", offset=skipped).astype(np.uint64, copy=False)
+
+
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
-    """Words start … start+count−1 of a round's keystream: AES-256-CTR, counter block = round (8 B) ‖ block (8 B)."""
-    block, skipped = divmod(start * _WORD, _BLOCK)
-    size = skipped + count * _WORD
-    out = np.empty(size + _BLOCK, dtype=np.uint8)
-    nonce = round_.to_bytes(8, "big") + block.to_bytes(8, "big")
-    Cipher(AES(key), CTR(nonce)).encryptor().update_into(bytes(size), out.data)
-    return out[skipped:size].view("<u8").astype(np.uint64, copy=False)
+    """The same, asked once."""
+    return Keystream(key).words(round_, start, count)
 
 
 def uniform(words: Words) -> Array:
@@ -115,7 +127,7 @@ class NoiseStream:
         self.dimension = dimension
         self.silent = not u.any()
         self.slices = [
-            (derive(key, "noise", purpose), first * dimension, count * dimension)
+            (Keystream(derive(key, "noise", purpose)), first * dimension, count * dimension)
             for key, first, count in _runs(keys, agents)
         ]
 
@@ -124,7 +136,7 @@ class NoiseStream:
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
         if self.silent or (isinstance(scale, float) and scale == 0.0):
             return 0.0
-        parts = [keystream(key, k, start, count) for key, start, count in self.slices]
+        parts = [stream.words(k, start, count) for stream, start, count in self.slices]
         words = parts[0] if len(parts) == 1 else np.concatenate(parts)
         noise = standard_laplace(words).reshape(-1, self.dimension)
         noise *= scale
@@ -136,9 +148,14 @@ def _one_or_column(values: Array) -> Array | float:
     return float(values[0]) if np.ptp(values) == 0 else values[:, None]
 
 
-def eta_stream(eta_key: bytes, k: int) -> float:
+class EtaStream:
     """η^k, uniform in (0, 1): one scalar for the whole network, secret from the eavesdropper."""
-    return float(uniform(keystream(eta_key, k, 0, 1))[0])
+
+    def __init__(self, eta_key: bytes) -> None:
+        self._stream = Keystream(eta_key)
+
+    def __call__(self, k: int) -> float:
+        return float(uniform(self._stream.words(k, 0, 1))[0])
 
 
 def _runs(keys: Sequence[bytes], agents: Sequence[int]) -> list[tuple[bytes, int, int]]:

@@ -36,8 +36,11 @@ class Recorder:
         self.bytes_per_round = bytes_per_round
         sent = section.phases if observation else ()
         private = ("x", "grad", *section.noises) if truth else ()
-        self.sent_arrays = {phase: np.empty(shape) for phase in sent}
-        self.private_arrays = {name: np.empty(shape) for name in private}
+        # One allocation for all of them: above a few MB the kernel backs it with huge pages, and a round then does not
+        # pay for half a dozen page faults.
+        arrays = iter(np.empty((len(sent) + len(private), *shape)))
+        self.sent_arrays = {phase: next(arrays) for phase in sent}
+        self.private_arrays = {name: next(arrays) for name in private}
         self.scalars = {name: np.empty(self.rounds) for name in (section.scalars if truth else ())}
         self._epsilon = epsilon
         self._table = np.zeros((self.rounds + 1, len(COLUMNS)))

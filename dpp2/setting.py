@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,17 +81,17 @@ class Setting:
         named = outside or json.dumps([problem.digest_table(), agent], sort_keys=True).encode()
         return hashlib.sha256(named).hexdigest()
 
+    def run_keys(self, owned: Sequence[int]) -> RunKeys:
+        """The keys of this run for these agents, which in one process all have the same secret."""
+        experiment, secrets = self.experiment, self.secrets
+        data = [experiment.problem.data_digest(agent) for agent in owned]
+        keys = [secrets.agent] * len(owned)
+        return RunKeys.of(keys, secrets.eta, secrets.run_id, experiment.digest(), data)
+
     def _block(self, owned: range) -> Block:
         experiment, agents, bound = self.experiment, self.graph.agents, self.experiment.privacy.feature_bound
         problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
-        keys = RunKeys.of(
-            [self.secrets.agent] * len(owned),
-            self.secrets.eta,
-            self.secrets.run_id,
-            experiment.digest(),
-            [problem.data_digest(agent) for agent in owned],
-        )
-        setup = Setup(owned, agents, problem.objective(owned, agents), keys)
+        setup = Setup(owned, agents, problem.objective(owned, agents), self.run_keys(owned))
         program = experiment.algorithm.program(setup, experiment.noise)
         rows = slice(owned.start, owned.stop)
         return Block(rows, program, self.P[rows], state=None)

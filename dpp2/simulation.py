@@ -24,7 +24,7 @@ from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
 from dpp2.records import Records
 from dpp2.setting import Secrets, Setting
-from dpp2.stability import Divergence, Watch
+from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, Watch
 from dpp2.theory import Condition, conditions
 
 
@@ -143,9 +143,10 @@ class Simulation:
                 k, x = self.k, self.network.x
                 private = self.network.round(k, partial(self.recorder.sent, k))
                 self.recorder.kept(k, x, private)
-                self.recorder.measured(k, x, private)
+                gap = self.recorder.measured(k, x, private)
                 self.k = k + 1
-                self.watch.look(self.recorder.columns["gap"], k, x)
+                if k % WATCH_EVERY == 0 or not gap < HOPELESS:
+                    self.watch.look(self.recorder.columns["gap"], k, x)
         self.seconds += time.perf_counter() - began
 
     def continued(self, k: int, rounds: int) -> Array:
@@ -165,7 +166,7 @@ class Simulation:
             evaluated = [block.program.objective(block.state.x) for block in self.network.blocks]
             self.recorder.measured(self.k, x, [Private(f, grad, {}, {}) for f, grad in evaluated])
             if not self.divergence:
-                self.watch.look(self.recorder.columns["gap"], self.k, x, at_end=True)
+                self.watch.look(self.recorder.columns["gap"], self.k, x)
         mean = np.concatenate(x).mean(axis=0)
         return Result(
             experiment=self.experiment,

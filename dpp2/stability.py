@@ -26,10 +26,10 @@ Gradient = Callable[[Array], Array]
 Step = Callable[[Array, Array, Array], tuple[Array, Array]]  # (v, q, Hv) → the next (v, q)
 
 _STEPS = 200  # of power iteration; the first half lets transients die, the second is measured
-_WATCH_EVERY = 25  # rounds between looks
+WATCH_EVERY = 25  # rounds between looks
 _TRIAL = 200  # rounds without noise that settle a suspicion
 _SUSPICIOUS = 10.0  # times the gap at x⁰
-_HOPELESS = 1e100  # a gap that no noise of a sane experiment reaches
+HOPELESS = 1e100  # a gap that no noise of a sane experiment reaches
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class Watch:
         self._cleared = 0.0  # a rise up to here has been looked into and was noise
         self.divergence: Divergence | None = None
 
-    def look(self, gaps: Array, k: int, x: Sequence[Array], at_end: bool = False) -> None:
-        """Judge the gap at x^k, given all gaps up to it."""
+    def look(self, gaps: Array, k: int, x: Sequence[Array]) -> None:
+        """Judge the gap at x^k, given all gaps up to it; every `WATCH_EVERY` rounds is often enough."""
         if self._start is None:
             self._start = np.concatenate(x)
-        gap, before = gaps[k], gaps[max(k - _WATCH_EVERY, 0)]
-        broken = not np.isfinite(gap) or gap > _HOPELESS
-        rising = gap > max(_SUSPICIOUS * gaps[0], 2 * self._cleared, before) and (at_end or k % _WATCH_EVERY == 0)
+        gap, before = gaps[k], gaps[max(k - WATCH_EVERY, 0)]
+        broken = not gap < HOPELESS  # nan is broken, too
+        rising = gap > max(_SUSPICIOUS * gaps[0], 2 * self._cleared, before)
         if broken or (rising and _grows(self._continued(k + 1, _TRIAL))):
             unknown = Divergence(k, float("nan"), "unexplained", "the gap grows without bound")
             self.divergence = self._instability(self._sane(np.concatenate(x)), k) or unknown
@@ -108,7 +108,7 @@ class Watch:
 
 def _grows(gaps: Array) -> bool:
     """Whether the gap at the end of a trial is twice that at its beginning, averaged because it oscillates."""
-    first, last = gaps[:_WATCH_EVERY].mean(), gaps[-_WATCH_EVERY:].mean()
+    first, last = gaps[:WATCH_EVERY].mean(), gaps[-WATCH_EVERY:].mean()
     return not last <= 2 * first  # nan grows, too
 
 

@@ -23,7 +23,7 @@ from pydantic import Field
 from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Private, Round, Setup
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import NoiseStream, eta_stream
+from dpp2.keys import EtaStream, NoiseStream
 from dpp2.privacy import Mechanism
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
@@ -102,7 +102,7 @@ class Dpp2:
         self.objective = setup.objective
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
-        self._eta, self._eta_key = section.eta, setup.keys.eta
+        self._eta = EtaStream(setup.keys.eta) if isinstance(section.eta, str) else section.eta
         self.w: Callable[[int], Array | float] = _stream("w", noise.u_w, noise.decay, setup)
         self.e: Callable[[int], Array | float] = _stream("e", noise.u_e, noise.decay, setup)
 
@@ -119,7 +119,7 @@ class Dpp2:
     def eta(self, k: int) -> float:
         if isinstance(self._eta, list):
             return self._eta[k]
-        return eta_stream(self._eta_key, k) if isinstance(self._eta, str) else self._eta
+        return self._eta if isinstance(self._eta, float) else self._eta(k)
 
     def round(self, s: Dpp2State, k: int) -> Round:
         w, e, eta, t = self.w(k), self.e(k), self.eta(k), 1 + self.damping

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Account:
     """What a run costs its agents."""
 
-    mechanisms: tuple[Mechanism, ...]  # one per agent; empty where `outside` says why there is none
-    outside: Unsupported | None
+    mechanisms: tuple[Mechanism, ...]  # one per agent (M = ∞ where it is not known); none for other algorithms
+    outside: Unsupported | None  # why there is no ε, if there is none
     budget: float | None
     notes: tuple[str, ...]  # what makes every ε void, or lies outside it
 
@@ -42,12 +42,13 @@ class Account:
         if isinstance(adjacency, str):
             assert section.feature_bound is not None  # checked when the experiment was resolved
             adjacency = experiment.problem.record_adjacency(section.feature_bound)
-        built: Sequence[Mechanism] | Unsupported = Unsupported("no bound M_i is known: declare privacy.smoothness")
-        if np.isfinite(bounds).all():
-            built = algorithm.mechanisms(experiment.noise, dimension, adjacency, bounds)
-        outside = built if isinstance(built, Unsupported) else None
-        mechanisms = () if isinstance(built, Unsupported) else tuple(built)
-        return cls(mechanisms, outside, section.budget, tuple(_notes(experiment)))
+        known, notes = np.isfinite(bounds), tuple(_notes(experiment))
+        # A run without an ε is charged, too: a ledger that forgot it would promise a budget that is gone.
+        built = algorithm.mechanisms(experiment.noise, dimension, adjacency, np.where(known, bounds, np.inf))
+        if isinstance(built, Unsupported):
+            return cls((), built, section.budget, notes)
+        outside = None if known.all() else Unsupported("no bound M_i is known: declare privacy.smoothness")
+        return cls(tuple(built), outside, section.budget, notes)
 
     @cached_property
     def distinct(self) -> tuple[Mechanism, ...]:
@@ -55,7 +56,7 @@ class Account:
         worst: dict[Mechanism, Mechanism] = {}
         for mechanism in self.mechanisms:
             key = replace(mechanism, smoothness=0.0)
-            if key not in worst or _slope(mechanism) > _slope(worst[key]):
+            if key not in worst or mechanism.smoothness > worst[key].smoothness:
                 worst[key] = mechanism
         return tuple(worst.values())
 
@@ -106,11 +107,6 @@ class Account:
 
 def _log10(spent: Epsilon | Unsupported) -> float:
     return spent.log10 if isinstance(spent, Epsilon) else float("inf")
-
-
-def _slope(mechanism: Mechanism) -> float:
-    """M, where an unknown one (nan) is worse than any: it leaves no account at all."""
-    return float("inf") if np.isnan(mechanism.smoothness) else mechanism.smoothness
 
 
 def _bounds(declared: float | None, smoothness: Array) -> Array:

@@ -21,7 +21,7 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import DATA, ProblemSection, agent_rng
 
-_LARGEST = 700.0  # exp of it is still a float64
+_LARGEST = 100.0  # seven factors of exp of it are still a float64
 
 
 class LogisticSection(ProblemSection):
@@ -98,29 +98,53 @@ class Logistic:
         return data_smoothness(self.products) + 2 * self.lambda_ * self.omega
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
-        loss, slope = logistic_loss(np.matmul(x[:, None, :], self.columns)[:, 0, :])
-        grad = np.matmul(self.columns, slope[:, :, None])[:, :, 0]
-        grad /= slope.shape[1]
-        return regularised(loss.mean(axis=1), grad, x, self.lambda_, self.omega)
+        margins = np.matmul(x[:, None, :], self.columns)[:, 0, :]
+        total, share = odds(margins)
+        grad = np.matmul(self.columns, share[:, :, None])[:, :, 0]
+        grad /= -share.shape[1]
+        loss = _mean_log(total)
+        if margins.min() < -_LARGEST:
+            loss += _beyond_the_cap(margins).mean(axis=-1)
+        return regularised(loss, grad, x, self.lambda_, self.omega)
 
 
 def logistic_loss(margins: Array) -> tuple[Array, Array]:
-    """log(1 + exp(−margin)) and its derivative, for each margin; no overflow."""
-    odds = -margins
-    np.minimum(odds, _LARGEST, out=odds)
-    np.exp(odds, out=odds)
-    total = -1 - odds
-    slope = np.divide(odds, total, out=odds)
-    loss = np.log(np.negative(total, out=total), out=total)
-    if margins.min(initial=0.0) < -_LARGEST:
-        loss += np.maximum(-margins - _LARGEST, 0)  # beyond the cap the loss is a straight line
-    return loss, slope
+    """log(1 + exp(−margin)) and its derivative, for each margin."""
+    total, share = odds(margins)
+    return np.log(total) + _beyond_the_cap(margins), -share
+
+
+def odds(margins: Array) -> tuple[Array, Array]:
+    """(1 + o, o/(1 + o)) for the odds o = exp(−margin), which are capped so that nothing overflows."""
+    o = -margins
+    np.minimum(o, _LARGEST, out=o)
+    np.exp(o, out=o)
+    total = 1 + o
+    return total, np.divide(o, total, out=o)
+
+
+def _beyond_the_cap(margins: Array) -> Array:
+    """What the cap takes from log(1 + o): beyond it the loss is a straight line."""
+    return np.maximum(-margins - _LARGEST, 0)
+
+
+def _mean_log(total: Array) -> Array:
+    """Mean of log over the last axis. Four factors are multiplied first: a logarithm costs as much as ten products."""
+    count = total.shape[-1]
+    for _ in range(2):
+        half = total.shape[-1] // 2
+        if half:
+            odd = total[..., 2 * half :]
+            total = total[..., :half] * total[..., half : 2 * half]
+            total[..., : odd.shape[-1]] *= odd
+    return np.asarray(np.log(total).sum(axis=-1) / count)
 
 
 def regularised(value: Array, grad: Array, x: Array, lambda_: float, omega: float) -> tuple[Array, Array]:
-    """Adds Σ_t λω x_t²/(1 + ω x_t²) and its gradient, in place."""
-    omega_x2 = omega * x * x
-    shrink = 1 + omega_x2
-    value += lambda_ * (omega_x2 / shrink).sum(axis=1)
-    grad += 2 * lambda_ * omega * x / (shrink * shrink)
+    """Adds Σ_t λω x_t²/(1 + ω x_t²) = λ Σ_t (1 − 1/(1 + ω x_t²)) and its gradient, in place."""
+    shrunk = 1 / (1 + omega * (x * x))
+    value += lambda_ * (x.shape[1] - shrunk.sum(axis=1))
+    shrunk *= shrunk
+    shrunk *= x
+    grad += (2 * lambda_ * omega) * shrunk
     return value, grad

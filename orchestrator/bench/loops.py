@@ -13,9 +13,18 @@ import numpy as np
 
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
-from dpp2.keys import NoiseStream, keystream, standard_laplace
+from dpp2.keys import derive, keystream, standard_laplace
 from dpp2.problems.logistic import Logistic
 from dpp2.simulation import Simulation
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What the loops draw from: the key of a noise stream, as a program for this one problem would keep it."""
+
+    key: bytes
+    u: float
+    decay: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +37,8 @@ class PaperRun:
     lambda_: float
     omega: float
     program: Dpp2
-    w: NoiseStream
-    e: NoiseStream
+    w: Noise
+    e: Noise
     x0: Array
 
     @classmethod
@@ -38,21 +47,13 @@ class PaperRun:
         objective, program = block.program.objective, block.program
         assert isinstance(objective, Logistic)
         assert isinstance(program, Dpp2)
-        assert isinstance(program.w, NoiseStream)
-        assert isinstance(program.e, NoiseStream)
+        key = simulation.setting.run_keys(range(1)).noise[0]
         graph = simulation.setting.graph
         around = [sorted([i, *graph.neighbours(i)]) for i in range(graph.agents)]
-        return cls(
-            simulation.setting.P.toarray(),
-            around,
-            objective.products,
-            objective.lambda_,
-            objective.omega,
-            program,
-            program.w,
-            program.e,
-            block.state.x.copy(),
-        )
+        w, e = (Noise(derive(key, "noise", purpose), 1.0, 0.9) for purpose in ("w", "e"))
+        data, x0 = objective.products, block.state.x.copy()
+        P = simulation.setting.P.toarray()
+        return cls(P, around, data, objective.lambda_, objective.omega, program, w, e, x0)
 
 
 def vectorised(run: PaperRun, rounds: int) -> Array:
@@ -63,7 +64,7 @@ def vectorised(run: PaperRun, rounds: int) -> Array:
     records = {name: np.empty((rounds, N, d)) for name in ("y", "z", "x", "grad", "w", "e")}
     etas, metrics = np.empty(rounds), np.empty((rounds, 4))
     for k in range(rounds):
-        w, e, eta = p.w(k), p.e(k), p.eta(k)
+        w, e, eta = _noise(run.w, k, 0, N).reshape(N, d), _noise(run.e, k, 0, N).reshape(N, d), p.eta(k)
         y = x + (1 - eta) * dual + w
         Ly = P @ y
         odds = np.exp(-(A @ x[:, :, None])[:, :, 0])
@@ -93,8 +94,8 @@ def per_agent(run: PaperRun, rounds: int) -> Array:
     for k in range(rounds):
         eta, w, e, y, z, grad, value = p.eta(k), [], [], [], [], [], []
         for i in range(N):
-            w.append(_noise_of(run.w, k, i))
-            e.append(_noise_of(run.e, k, i))
+            w.append(_noise(run.w, k, i, 1))
+            e.append(_noise(run.e, k, i, 1))
             y.append(x[i] + (1 - eta) * dual[i] + w[i])
         Ly = [sum(P[i, j] * y[j] for j in run.neighbours[i]) for i in range(N)]
         for i in range(N):
@@ -116,8 +117,6 @@ def per_agent(run: PaperRun, rounds: int) -> Array:
     return np.stack(x)
 
 
-def _noise_of(stream: NoiseStream, k: int, agent: int) -> Array:
-    """One agent's slice of the round's keystream, drawn alone."""
-    (key, first, _), d = stream.slices[0], stream.dimension
-    words = keystream(key, k, first + agent * d, d)
-    return standard_laplace(words) * (stream.u * stream.decay**k)
+def _noise(noise: Noise, k: int, agent: int, agents: int) -> Array:
+    """The slice of the round's keystream that belongs to these agents (d = 10)."""
+    return standard_laplace(keystream(noise.key, k, agent * 10, agents * 10)) * (noise.u * noise.decay**k)

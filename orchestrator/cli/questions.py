@@ -86,7 +86,7 @@ def _countable(rounds: int) -> int:
 
 
 def _accounted(account: Account) -> tuple[Mechanism, ...]:
-    if account.outside:
+    if account.outside and not account.mechanisms:
         raise BadInput("algorithm.name", "this one", f"an algorithm with an account ({account.outside.reason})")
     return account.distinct
 

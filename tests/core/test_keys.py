@@ -14,10 +14,10 @@ from scipy import stats
 
 from dpp2 import Experiment, Simulation
 from dpp2.keys import (
+    EtaStream,
     NoiseStream,
     RunKeys,
     derive,
-    eta_stream,
     fresh_key,
     keystream,
     seed_key,
@@ -83,7 +83,7 @@ def test_noise_is_golden() -> None:
 
 def test_eta_is_golden() -> None:
     """η^0 … η^2 under the η key 00…1f."""
-    assert [eta_stream(KEY, k) for k in range(3)] == GOLDEN_ETA
+    assert [EtaStream(KEY)(k) for k in range(3)] == GOLDEN_ETA
 
 
 # --- addressing -----------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_sign_and_magnitude_are_independent() -> None:
 
 
 def test_eta_is_uniform() -> None:
-    drawn = [eta_stream(KEY, k) for k in range(4000)]
+    drawn = [EtaStream(KEY)(k) for k in range(4000)]
     assert stats.kstest(drawn, "uniform").pvalue > 0.01
 
 

@@ -195,7 +195,7 @@ def test_watch_without_an_analysis_still_stops_on_overflow() -> None:
     watch = Watch(lambda x, k: None, lambda k, rounds: np.ones(rounds))
     x = [np.ones((2, 1))]
     watch.look(np.array([1.0]), 0, x)
-    watch.look(np.array([1.0, 50.0]), 1, x, at_end=True)
+    watch.look(np.array([1.0, 50.0]), 1, x)
     assert watch.divergence is None
     watch.look(np.array([1.0, 50.0, np.inf]), 2, x)
     assert watch.divergence is not None

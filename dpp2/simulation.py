@@ -140,14 +140,18 @@ class Simulation:
         last = self.k + min(rounds, self.remaining)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
             while self.k < last and not self.divergence:
-                k, x = self.k, self.network.x
-                private = self.network.round(k, partial(self.recorder.sent, k))
-                self.recorder.kept(k, x, private)
-                gap = self.recorder.measured(k, x, private)
-                self.k = k + 1
-                if k % WATCH_EVERY == 0 or not gap < HOPELESS:
-                    self.watch.look(self.recorder.columns["gap"], k, x)
+                self._round(self.k)
         self.seconds += time.perf_counter() - began
+
+    def _round(self, k: int) -> None:
+        # A function of its own, so that what a round kept private is let go before the next one begins.
+        x = self.network.x
+        private = self.network.round(k, partial(self.recorder.sent, k))
+        self.recorder.kept(k, x, private)
+        gap = self.recorder.measured(k, x, private)
+        self.k = k + 1
+        if k % WATCH_EVERY == 0 or not gap < HOPELESS:
+            self.watch.look(self.recorder.columns["gap"], k, x)
 
     def continued(self, k: int, rounds: int) -> Array:
         """Gaps of `rounds` rounds on trial, from round k on and without noise; the run itself stays where it is."""

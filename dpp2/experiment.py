@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -118,6 +119,7 @@ class Experiment:
         """The experiment as TOML tables."""
         return {field.name: getattr(self, field.name).table() for field in fields(self)}
 
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over everything that decides what is computed and sent, of a resolved experiment.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ class Secrets:
         if isinstance(experiment.run.seed, str):
             return cls(keyed.fresh_key(), keyed.fresh_key(), keyed.fresh_key().hex()[:32])
         seed = keyed.seed_key(experiment.run.seed)
-        return cls(keyed.derive(seed, "agent"), keyed.derive(seed, "eta"), experiment.digest()[:32])
+        return cls(keyed.derive(seed, "agent"), keyed.derive(seed, "eta"), experiment.digest[:32])
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +69,27 @@ class Setting:
         """All agents, hosted in blocks of at most `block`, at their starting points."""
         hosted = [self._block(owned) for owned in blocks_of(self.graph.agents, block)]
         dimension = hosted[0].program.objective.dimension
-        starts = starting_points(self.experiment, range(self.graph.agents), dimension, self.secrets)
+        starts = self.starts(dimension)
         for part in hosted:
             part.state = part.program.start(starts[part.rows])
         return Network(hosted, self.graph.agents, dimension)
 
+    def starts(self, dimension: int) -> Array:
+        """x⁰ of all agents."""
+        everybody = range(self.graph.agents)
+        keys = [self.secrets.agent] * len(everybody)
+        return starting_points(self.experiment, everybody, dimension, keys, self.secrets.run_id)
+
     def data_identity(self, agent: int) -> str:
         """What an agent's ledger is kept under: its data, by content where they come from outside."""
-        problem = self.experiment.problem
-        outside = problem.data_digest(agent)
-        named = outside or json.dumps([problem.digest_table(), agent], sort_keys=True).encode()
-        return hashlib.sha256(named).hexdigest()
+        return hashlib.sha256(self.experiment.problem.data_identity(agent, self.graph.agents)).hexdigest()
 
     def run_keys(self, owned: Sequence[int]) -> RunKeys:
         """The keys of this run for these agents, which in one process all have the same secret."""
         experiment, secrets = self.experiment, self.secrets
         data = [experiment.problem.data_digest(agent) for agent in owned]
         keys = [secrets.agent] * len(owned)
-        return RunKeys.of(keys, secrets.eta, secrets.run_id, experiment.digest(), data)
+        return RunKeys.of(keys, secrets.eta, secrets.run_id, experiment.digest, data)
 
     def _block(self, owned: range) -> Block:
         experiment, agents, bound = self.experiment, self.graph.agents, self.experiment.privacy.feature_bound
@@ -97,16 +100,19 @@ class Setting:
         return Block(rows, program, self.P[rows], state=None)
 
 
-def starting_points(experiment: Experiment, owned: range, dimension: int, secrets: Secrets) -> Array:
-    """x⁰ of the owned agents: standard normal (from the seed, or else the secret key), zero, or a file's."""
+def starting_points(
+    experiment: Experiment, owned: Sequence[int], dimension: int, keys: Sequence[bytes], run_id: str
+) -> Array:
+    """x⁰ of the owned agents: standard normal (from the seed, or else their secret keys), zero, or a file's."""
     start = experiment.run.start
     if start == "zero":
         return np.zeros((len(owned), dimension))
     if start == "normal":
         seed = experiment.run.seed
-        if isinstance(seed, str):
-            seed = int.from_bytes(keyed.derive(secrets.agent, "start", secrets.run_id))
-        return np.stack([agent_rng(seed, START, agent).standard_normal(dimension) for agent in owned])
+        secret = (int.from_bytes(keyed.derive(key, "start", run_id)) for key in keys)
+        seeds = secret if isinstance(seed, str) else repeat(seed)
+        drawn = [agent_rng(s, START, agent).standard_normal(dimension) for s, agent in zip(seeds, owned, strict=False)]
+        return np.stack(drawn)
     return np.asarray(_read_start(Path(start), experiment.network.agents, dimension)[np.asarray(owned)])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.errors import BadInput
+from dpp2.errors import BadInput, one_line
 from dpp2.schema import Section
 
 if TYPE_CHECKING:  # an agent in a container knows its neighbours already and never draws a graph
@@ -39,11 +40,11 @@ class Graph:
     edges: NDArray[np.int64]
 
     @classmethod
-    def of(cls, drawn: Drawn) -> Self:
-        """From a networkx graph; nodes are numbered in their sorted order, loops and doubles dropped."""
-        number = {node: i for i, node in enumerate(_in_order(list(drawn.nodes)))}
-        pairs = {(min(number[a], number[b]), max(number[a], number[b])) for a, b in drawn.edges() if a != b}
-        edges = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+    def of(cls, nodes: Iterable[Any], pairs: Iterable[tuple[Any, Any]]) -> Self:
+        """Nodes are numbered in their sorted order; loops and doubles are dropped."""
+        number = {node: i for i, node in enumerate(_in_order(list(nodes)))}
+        once = {(min(number[a], number[b]), max(number[a], number[b])) for a, b in pairs if a != b}
+        edges = np.array(sorted(once), dtype=np.int64).reshape(-1, 2)
         edges.flags.writeable = False
         return cls(len(number), edges)
 
@@ -58,13 +59,20 @@ class Graph:
 
     @cached_property
     def components(self) -> int:
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
+        """How many separate parts: agents take the smallest label among neighbours, then that label's own, until it stays.
 
+        By hand, because an agent that asks must not load scipy for it.
+        """
         i, j = self.edges.T
-        links = coo_array((np.ones(len(i)), (i, j)), shape=(self.agents, self.agents))
-        count, _ = connected_components(links, directed=False)
-        return int(count)
+        label = np.arange(self.agents)
+        while True:
+            smallest, lower = label.copy(), np.minimum(label[i], label[j])
+            np.minimum.at(smallest, i, lower)
+            np.minimum.at(smallest, j, lower)
+            smallest = smallest[smallest]
+            if (smallest == label).all():
+                return len(np.unique(label))
+            label = smallest
 
 
 class NetworkSection(Section):
@@ -79,13 +87,32 @@ class NetworkSection(Section):
     def draw(self) -> Drawn:
         raise NotImplementedError  # pragma: no cover - abstract
 
+    def updated(self, **values: Any) -> Self:
+        copy = super().updated(**values)
+        copy.__dict__.pop("any_graph", None)  # what was drawn with the old values
+        return copy
+
+    def digest_table(self) -> dict[str, Any]:
+        """A network is its edges and weights, however it was drawn: a graph read from a file counts the same."""
+        edges = hashlib.sha256(self.any_graph.edges.astype("<i8").tobytes()).hexdigest()
+        return {"agents": self.any_graph.agents, "weights": self.weights, "edges": edges}
+
+    @cached_property
+    def any_graph(self) -> Graph:
+        """The graph, connected or not; drawn once."""
+        return self._graph()
+
+    def _graph(self) -> Graph:
+        drawn = self.draw()
+        return Graph.of(drawn.nodes, drawn.edges())
+
     def resolve(self) -> Self:
         """Settle what is open: fills in derived parameters and, for random graphs, the seed that is used."""
         return self
 
     def graph(self) -> Graph:
         """The connected graph, or a refusal that says how disconnected it is."""
-        graph = Graph.of(self.draw())
+        graph = self.any_graph
         if graph.components > 1:
             chosen = ", ".join(f"{key} = {getattr(self, key)}" for key in (*self.shape, "agents"))
             raise BadInput(
@@ -178,7 +205,7 @@ class RandomNetwork(NetworkSection):
             return self
         for seed in range(self.seed, self.seed + _SEEDS_TRIED):
             candidate = self.updated(seed=seed)
-            if Graph.of(candidate.draw()).components == 1:
+            if candidate.any_graph.components == 1:
                 return candidate
         raise BadInput(
             "network.seed",
@@ -255,42 +282,50 @@ class FromFile(NetworkSection):
     topology: Literal["file"] = "file"
     path: str = Field(description="the path of an edge list or a .graphml file")
 
-    def draw(self) -> Drawn:
-        drawn = _read_graph(Path(self.path))
-        if drawn.is_directed():
-            raise BadInput("network.path", self.path, "an undirected graph")
-        if drawn.number_of_nodes() < 2:
+    def _graph(self) -> Graph:
+        graph = _read_graph(Path(self.path))
+        if graph.agents < 2:
             raise BadInput(
                 "network.path", self.path, "at least one edge between two agents (two names and a space a line)"
             )
-        if self.given("agents") and self.agents != drawn.number_of_nodes():
-            raise BadInput(
-                "network.agents",
-                self.agents,
-                f"{drawn.number_of_nodes()}, the number of nodes in {self.path}",
-            )
-        return drawn
+        if self.given("agents") and self.agents != graph.agents:
+            raise BadInput("network.agents", self.agents, f"{graph.agents}, the number of nodes in {self.path}")
+        return graph
 
     def resolve(self) -> Self:
-        return self.updated(agents=self.draw().number_of_nodes())
-
-    def digest_table(self) -> dict[str, Any]:
-        edges = Graph.of(self.draw()).edges
-        return self.table() | {"path": hashlib.sha256(edges.astype("<i8").tobytes()).hexdigest()}
+        return self.updated(agents=self.any_graph.agents)
 
 
-def _read_graph(path: Path) -> Drawn:
+def _read_graph(path: Path) -> Graph:
+    try:
+        if path.suffix.lower() == ".graphml":
+            return _read_graphml(path)
+        lines = (line.split("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
+        pairs = [tuple(words) for words in lines if words]
+    except OSError as error:
+        raise BadInput("network.path", str(path), f"a readable file ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadInput("network.path", str(path), "an edge list or GraphML (ending .graphml), in UTF-8") from None
+    for words in pairs:
+        if len(words) != 2:
+            raise BadInput(
+                "network.path", str(path), f"an edge list, two names and a space a line, not {' '.join(words)[:40]!r}"
+            )
+    return Graph.of({name for words in pairs for name in words}, [(words[0], words[1]) for words in pairs])
+
+
+def _read_graphml(path: Path) -> Graph:
     import networkx as nx
 
     try:
-        if path.suffix.lower() == ".graphml":
-            return nx.read_graphml(path)
-        return nx.read_edgelist(path, data=False)
-    except OSError as error:
-        raise BadInput("network.path", str(path), f"a readable file ({error.strerror})") from None
-    except Exception as error:  # parsers raise whatever they please on a file that is not theirs
-        reason = " ".join(str(error).split())
-        raise BadInput("network.path", str(path), f"an edge list or GraphML ({reason})") from None
+        drawn: Drawn = nx.read_graphml(path)
+    except OSError:
+        raise
+    except Exception as error:  # the parser raises whatever it pleases on a file that is not its own
+        raise BadInput("network.path", str(path), f"an edge list or GraphML ({one_line(error)})") from None
+    if drawn.is_directed():
+        raise BadInput("network.path", str(path), "an undirected graph")
+    return Graph.of(drawn.nodes, drawn.edges())
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:

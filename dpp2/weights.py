@@ -103,7 +103,7 @@ def _lanczos(P: Matrix) -> Spectrum:
     largest = float(eigsh(P, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
     lifted = LinearOperator((n, n), matvec=lambda v: P @ v.ravel() + largest / n * v.sum(), dtype=np.dtype(np.float64))
     try:
-        low = eigsh(lifted, k=1, which="SA", v0=start, tol=1e-3, maxiter=2000, return_eigenvectors=False)
+        low = eigsh(lifted, k=1, which="SA", v0=start, tol=1e-3, maxiter=100, return_eigenvectors=False)
         connectivity = float(low[0])
     except ArpackNoConvergence as stopped:
         connectivity = float(stopped.eigenvalues[0]) if len(stopped.eigenvalues) else float("nan")

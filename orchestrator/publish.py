@@ -34,7 +34,10 @@ def publish(run: Path) -> Published:
     directory = RunDirectory.open(run)
     experiment = Experiment.load(run / "experiment.toml")
     simulation = Simulation(experiment, secrets=directory.secrets(experiment))
-    directory.restore(simulation)
+    try:
+        directory.restore(simulation)
+    except BadInput as refusal:  # it speaks of --resume
+        raise BadInput("RUN", str(run), refusal.accepted) from None
     if simulation.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
     x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.network.blocks])

@@ -19,7 +19,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -69,6 +69,12 @@ class RunDirectory:
             raise BadInput("--out", str(path), f"a directory that can be made ({error.strerror})") from None
         return cls(path)
 
+    def discard(self) -> None:
+        """Take back a directory in which nothing was written yet."""
+        for folder in (self.checkpoint, self.path):
+            with suppress(OSError):  # not empty: somebody's
+                folder.rmdir()
+
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """An existing one, for `--resume` and for the commands that read runs."""
@@ -110,7 +116,7 @@ class RunDirectory:
         facts = {
             "k": k,
             "seconds": simulation.seconds,
-            "digest": simulation.experiment.digest(),
+            "digest": simulation.experiment.digest,
             "diverged": simulation.divergence is not None,
         }
         state = simulation.network.state() | simulation.watch.state()
@@ -126,7 +132,7 @@ class RunDirectory:
             digest, diverged = str(state.pop("digest")), bool(state.pop("diverged"))
             simulation.watch.restore({name: state.pop(name) for name in simulation.watch.state()})
             simulation.network.restore(state)
-        if digest != simulation.experiment.digest():
+        if digest != simulation.experiment.digest:
             raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
         if diverged:
             raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")

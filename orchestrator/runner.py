@@ -48,7 +48,6 @@ def start(experiment: Experiment, out: Path | None, *, stem: str, force: bool, p
     """Run from round 0. The experiment is checked in full before a directory is touched."""
     simulation = _simulation(experiment)
     directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
-    directory.begin(simulation)
     return _charged(simulation, directory, progress)
 
 
@@ -61,15 +60,19 @@ def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
     experiment = Experiment.load(path / "experiment.toml", overrides)
     simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)
-    directory.begin(simulation)
     return _charged(simulation, directory, progress)
 
 
 def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress) -> Finished:
     """Charge before the first round, settle after the last; only a kill leaves the charge standing."""
     ledgers = LedgerFile(directory.ledger)
-    ledgers.reserve(simulation)
     try:
+        ledgers.reserve(simulation)
+    except BadInput:
+        directory.discard()
+        raise
+    try:
+        directory.begin(simulation)
         return _go_on(simulation, directory, progress)
     finally:
         ledgers.settle(simulation)

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -93,6 +94,7 @@ def unsupported(mechanism: Mechanism) -> Unsupported | None:
     return None
 
 
+@lru_cache(maxsize=4096)  # a network's agents usually share one mechanism, and each has its own ledger to add up
 def epsilon(mechanism: Mechanism, rounds: int, *, published: bool = False) -> Epsilon | Unsupported:
     """ε of rounds 0 … K−1, K = `rounds`; with `published`, that of releasing x^K + w^K as well."""
     outside = unsupported(mechanism)

@@ -16,7 +16,6 @@ from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.experiment import Experiment
 from dpp2.privacy.figures import Unsupported
 from dpp2.privacy.response import Response, linearise
-from dpp2.setting import starting_points
 from dpp2.simulation import Simulation, run
 
 _SOLVED = 1e-12  # of the first gap: the noise-free run has arrived
@@ -58,7 +57,7 @@ def response_of(solved: Simulation) -> Response:
     experiment, network, section = solved.experiment, solved.network, solved.experiment.algorithm
     assert isinstance(section, Dpp2Section)
     x = np.concatenate(network.x)
-    start = starting_points(experiment, range(len(x)), network.dimension, solved.setting.secrets)
+    start = solved.setting.starts(network.dimension)
     drawn = experiment.run.start == "normal"  # then the expectation is over x⁰ as well
     return linearise(
         (section.alpha, section.beta, section.rho),

@@ -6,6 +6,7 @@ drawn beside it, so a container that hosts agent 7 holds the same f_7 as an embe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Protocol, Self
 
@@ -64,6 +65,15 @@ class ProblemSection(Section):
     def data_digest(self, agent: int) -> bytes:
         """Digest of the agent's data where they come from outside; empty where the experiment determines them."""
         return b""
+
+    def data_identity(self, agent: int, agents: int) -> bytes:
+        """What tells the agent's data from all other data: by content where they come from outside.
+
+        A ledger is kept under it, so what only enters the objective (the regulariser) must not: changing it would open
+        a fresh ledger on the same records.
+        """
+        table = {key: value for key, value in self.digest_table().items() if key not in ("lambda", "omega")}
+        return self.data_digest(agent) or json.dumps([table, agent], sort_keys=True).encode()
 
     def report(self, x: Array) -> dict[str, float]:
         """What to say of a common solution x besides the gap, such as held-out accuracy."""

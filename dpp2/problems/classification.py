@@ -57,6 +57,10 @@ class ClassificationSection(ProblemSection):
                 settled = settled.updated(**{key: default})
         return settled
 
+    def data_identity(self, agent: int, agents: int) -> bytes:
+        """How many agents there are decides what each one holds."""
+        return super().data_identity(agent, agents) + b" of %d" % agents
+
     def objective(self, owned: Sequence[int], agents: int) -> RowLoss:
         table = self._table()
         dealt = self._deal(table, agents)

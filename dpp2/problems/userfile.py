@@ -47,6 +47,10 @@ class FileSection(ProblemSection):
         defaults = self._defaults()
         return self.updated(**{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
+    def data_identity(self, agent: int, agents: int) -> bytes:
+        """One Python file makes the objectives of all agents, a different one for each."""
+        return super().data_identity(agent, agents) + (b" %d" % agent if self.path.endswith(".py") else b"")
+
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
         settled = self.resolve(agents)
         if settled._is_code():

@@ -90,7 +90,7 @@ def epsilon_command(
     if plot is not None:
         plots.epsilon(Account(question.mechanisms, None, None, ()), question.rounds, _drawable(plot))
     if json:
-        print_json(document)
+        print_json({**document, "notes": list(question.notes)})
         return
     spent, claimed = epsilon(mechanism, question.rounds, published=published), theorem_3(mechanism, question.rounds)
     console.print(f"ε({question.rounds} rounds) = {spoken(spent)}")
@@ -138,9 +138,9 @@ def calibrate_command(
     except BadInput as refusal:
         raise BadInput(f"--{refusal.field}", refusal.value, refusal.accepted) from None
     if isinstance(found, Unsupported):
-        raise BadInput("mechanism", "this", f"one inside the theory ({found.reason})")
+        raise BadInput("--smoothness", question.mechanism.smoothness, f"a bound that is known ({found.reason})")
     if json:
-        print_json(calibration_document(found, published))
+        print_json({**calibration_document(found, published), "notes": list(question.notes)})
         return
     _print_calibration(found, budget)
 

@@ -34,7 +34,7 @@ def dumb_run(experiment: Experiment, x0: np.ndarray, dimension: int) -> dumb.His
     """The resolved experiment through the dumb loop; keys derived by hand (spec 4, Keys)."""
     network, agents = experiment.network, experiment.network.agents
     algorithm, noise = experiment.algorithm.table(), experiment.noise.table()
-    digest = experiment.digest().encode()
+    digest = experiment.digest.encode()
     run_key = dumb.hkdf(AGENT_SECRET, b"run key", RUN_ID.encode(), digest, b"")
     eta_key = dumb.hkdf(ETA_SECRET, b"eta key", RUN_ID.encode(), digest)
     u_w, u_e, decay = (per_agent(noise[key], agents) for key in ("u_w", "u_e", "decay"))

@@ -27,7 +27,7 @@ def load(**overrides: Any) -> Experiment:
 
 
 def test_no_file_is_the_papers_experiment() -> None:
-    assert Experiment.load().digest() == Experiment.load(EXPERIMENTS / "paper.toml").digest()
+    assert Experiment.load().digest == Experiment.load(EXPERIMENTS / "paper.toml").digest
     assert Experiment.load() == Experiment.parse({})
     experiment = Experiment.load()
     assert (experiment.run.rounds, experiment.network.agents, experiment.network.topology) == (500, 50, "geometric")
@@ -199,22 +199,22 @@ def test_every_key_is_in_one_of_the_two_lists() -> None:
 
 @pytest.mark.parametrize("key", CHANGES)
 def test_digest_changes_with(key: str) -> None:
-    assert Experiment.load(overrides=CHEAP | {key: CHANGES[key]}).digest() != load().digest()
+    assert Experiment.load(overrides=CHEAP | {key: CHANGES[key]}).digest != load().digest
 
 
 @pytest.mark.parametrize("key", ["smoothness", "lambda", "omega", "samples", "scale"])
 def test_digest_changes_with_the_data(key: str) -> None:
     small = {"network.agents": 6, "network.topology": "ring", "problem.samples": 5}
     changed = Experiment.load(overrides=small | {f"problem.{key}": 2})
-    assert changed.resolve().digest() != Experiment.load(overrides=small).resolve().digest()
+    assert changed.resolve().digest != Experiment.load(overrides=small).resolve().digest
 
 
 def test_digest_leaves_out_rounds_transport_telemetry_and_budget() -> None:
     """A resumed run may go on longer, or elsewhere, and its noise must not change."""
     experiment = load().resolve()
     elsewhere = replace(experiment, run=experiment.run.updated(rounds=9, transport="grpc", telemetry="none"))
-    assert elsewhere.digest() == experiment.digest()
-    assert load(privacy__budget=1.0).resolve().digest() == experiment.digest()
+    assert elsewhere.digest == experiment.digest
+    assert load(privacy__budget=1.0).resolve().digest == experiment.digest
 
 
 @pytest.mark.parametrize(
@@ -223,11 +223,11 @@ def test_digest_leaves_out_rounds_transport_telemetry_and_budget() -> None:
 )
 def test_digest_does_not_care_how_a_number_was_written(key: str, one: Any, other: Any) -> None:
     first, second = (Experiment.load(overrides=CHEAP | {key: value}) for value in (one, other))
-    assert first.digest() == second.digest()
+    assert first.digest == second.digest
 
 
 def test_digest_names_the_default_and_its_explicit_value_alike() -> None:
-    assert load(algorithm__alpha=0.1, run__seed=1).digest() == load().digest()
+    assert load(algorithm__alpha=0.1, run__seed=1).digest == load().digest
 
 
 @pytest.mark.parametrize("key", ["network.path", "run.start"])
@@ -243,7 +243,7 @@ def test_files_count_by_content_and_not_by_path(tmp_path: Path, key: str) -> Non
             {"network.topology": "file"} if key == "network.path" else {"network.topology": "path", "network.agents": 3}
         )
         table = {"problem.name": "quadratic", "problem.dimension": 1, **kind, key: str(path)}
-        digests.append(Experiment.load(overrides=table).resolve().digest())
+        digests.append(Experiment.load(overrides=table).resolve().digest)
     assert digests[0] == digests[1] != digests[2]
 
 
@@ -270,8 +270,8 @@ def test_resolved_experiment_reads_back_with_the_same_digest(tmp_path: Path, kin
     path.write_text(resolved.to_toml(), encoding="utf-8")
     again = Experiment.load(path)
     assert again.tables() == resolved.tables()
-    assert again.digest() == resolved.digest()
-    assert again.resolve().digest() == resolved.digest()
+    assert again.digest == resolved.digest
+    assert again.resolve().digest == resolved.digest
     assert again.resolve().network.graph().edges.tolist() == resolved.network.graph().edges.tolist()
 
 
@@ -307,10 +307,10 @@ def test_paths_are_relative_to_the_file_that_holds_them(tmp_path: Path, monkeypa
     monkeypatch.chdir(folder)
     overrides = {"network.topology": "file", "network.path": "edges.txt", "problem.name": "quadratic"}
     from_override = Experiment.load(overrides=overrides).resolve()
-    assert from_file.digest() == from_override.digest()
+    assert from_file.digest == from_override.digest
     (tmp_path / "written.toml").write_text(from_override.to_toml())
     monkeypatch.chdir(tmp_path)
-    assert Experiment.load("written.toml").resolve().digest() == from_file.digest()
+    assert Experiment.load("written.toml").resolve().digest == from_file.digest
 
 
 @pytest.mark.parametrize(

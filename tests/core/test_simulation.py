@@ -141,9 +141,9 @@ def test_run_without_arguments_is_the_papers_experiment(monkeypatch: pytest.Monk
     advance = Simulation.advance
     monkeypatch.setattr(Simulation, "advance", lambda self, rounds: advance(self, 2))
     result = run()
-    assert result.experiment.digest() == Experiment.load().resolve().digest()
+    assert result.experiment.digest == Experiment.load().resolve().digest
     assert result.rounds == 2
-    assert result.run_id == result.experiment.digest()[:32]
+    assert result.run_id == result.experiment.digest[:32]
     assert result.rounds_per_second > 0
 
 

@@ -27,7 +27,7 @@ def connected_graphs(draw: st.DrawFn) -> Graph:
     pairs = st.tuples(st.integers(0, agents - 1), st.integers(0, agents - 1)).filter(lambda p: p[0] < p[1])
     edges |= set(draw(st.lists(pairs, max_size=20)))
     drawn: Any = nx.Graph(sorted(edges))
-    return Graph.of(drawn)
+    return Graph.of(drawn.nodes, drawn.edges())
 
 
 def test_every_kind_is_tested() -> None:

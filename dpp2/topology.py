@@ -59,7 +59,7 @@ class Graph:
 
     @cached_property
     def components(self) -> int:
-        """How many separate parts: agents take the smallest label among neighbours, then that label's own, until it stays.
+        """How many separate parts: agents take the least label among neighbours, then that label's own, until it stays.
 
         By hand, because an agent that asks must not load scipy for it.
         """

@@ -138,7 +138,7 @@ def calibrate_command(
     except BadInput as refusal:
         raise BadInput(f"--{refusal.field}", refusal.value, refusal.accepted) from None
     if isinstance(found, Unsupported):
-        raise BadInput("--smoothness", question.mechanism.smoothness, f"a bound that is known ({found.reason})")
+        raise BadInput("--smoothness", smoothness, f"a bound that is known ({found.reason})")
     if json:
         print_json({**calibration_document(found, published), "notes": list(question.notes)})
         return

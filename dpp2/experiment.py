@@ -38,13 +38,13 @@ _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
 class RunSection(Section):
     """`[run]`"""
 
-    rounds: int = Field(500, ge=1, le=10**9, description="a whole number from 1 to 1,000,000,000")
+    rounds: int = Field(500, ge=1, le=10**7, description="a whole number from 1 to 10,000,000")
     seed: int | Literal["os"] = Field(
         1,
         description='a whole number ≥ 0, or "os" for secrets from the operating system',
         union_mode="left_to_right",
     )
-    transport: Literal["embedded"] = Field("embedded", description='"embedded"')
+    transport: Literal["embedded", "grpc"] = Field("embedded", description='"embedded" or "grpc"')
     telemetry: Literal["full", "none"] = Field("full", description='"full" (records x, grad, w, e) or "none"')
     start: str = Field("normal", min_length=1, description='"normal", "zero" or the path of a file with x⁰')
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dpp2.weights import Matrix
 
 
+_DENSE_UP_TO = 5000  # agents; a larger P is recorded as a sparse matrix: P_data, P_indices, P_indptr
+_SPARSE = ("data", "indices", "indptr")
+
+
 class Recorder:
     """Observation (what was sent), truth (what was private) and metrics of up to `rounds` rounds.
 
@@ -80,7 +84,9 @@ class Recorder:
         """Rounds 0 … k−1 as a global eavesdropper has them, and P."""
         if not self.sent_arrays:
             return None
-        return Records({phase: array[:k] for phase, array in self.sent_arrays.items()} | {"P": P.toarray()})
+        dense = P.shape[0] <= _DENSE_UP_TO
+        weights = {"P": P.toarray()} if dense else {f"P_{part}": getattr(P, part) for part in _SPARSE}
+        return Records({phase: array[:k] for phase, array in self.sent_arrays.items()} | weights)
 
     def truth(self, k: int) -> Records | None:
         if not self.private_arrays:

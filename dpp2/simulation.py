@@ -105,11 +105,11 @@ class Simulation:
         smoothness = np.concatenate([block.program.objective.smoothness for block in self.network.blocks])
         self.account = Account.of(self.experiment, smoothness, self.network.dimension)
         self.bound = float(smoothness.max())
+        self.k = 0
         self.allow(ledgers if ledgers is not None else self.fresh_ledgers() if self.account.budget else [])
         spent = epsilon_column(self.account, shape[0])
         self.recorder = Recorder(section, shape, bytes_per_round, spent, truth=truth, observation=record)
         self.watch = Watch(partial(section.instability, self.network.gradient, self.setting.P), self.continued)
-        self.k = 0
         self.seconds = 0.0
 
     @property
@@ -122,7 +122,8 @@ class Simulation:
 
     def allow(self, ledgers: Sequence[Ledger]) -> None:
         """Set how far the budget lets this run go: it stops before the round that would exceed it."""
-        self.allowance = self.account.allowance(ledgers, self.setting.secrets.run_id, self.experiment.run.rounds)
+        run_id, wanted = self.setting.secrets.run_id, self.experiment.run.rounds
+        self.allowance = self.account.allowance(ledgers, run_id, wanted, resumed_at=self.k)
 
     @property
     def remaining(self) -> int:

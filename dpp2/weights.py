@@ -94,7 +94,7 @@ def _lanczos(P: Matrix) -> Spectrum:
     """λ_max directly; λ̲ as the smallest eigenvalue of P + (λ_max/N) 11ᵀ, which lifts the null vector to the top.
 
     The start vector is fixed so that a refusal is the same every time. Long thin graphs cluster their small
-    eigenvalues, so λ̲ is found to three digits only: it feeds the theory checker, never a decision.
+    eigenvalues, so λ̲ is found to three digits at best, and is nan where a hundred restarts do not find it.
     """
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -126,7 +126,7 @@ def check_weights(P: Matrix, eigenvalues: Spectrum) -> None:
             "P",
             f"P positive semidefinite, but its least eigenvalue is {eigenvalues.smallest:.3g}",
         )
-    if eigenvalues.connectivity <= _ROUNDING * scale * 1e-3:
+    if eigenvalues.connectivity <= _ROUNDING * scale * 1e-3:  # nan: not found; that the graph is connected was counted
         raise BadInput(
             "network.weights",
             "P",

@@ -64,6 +64,8 @@ def epsilon(account: Account, rounds: int, path: Path) -> None:
             axes.text(0.5, 0.5, f"no ε: {ours}", ha="center", va="center", transform=axes.transAxes, wrap=True)
         else:
             shown = np.where(np.isfinite(ours.log10), ours.log10, np.nan)
+            if np.isposinf(ours.log10[-1]):
+                axes.text(0.5, 0.5, "ε = ∞: not every round has noise", ha="center", transform=axes.transAxes)
             axes.plot(np.arange(1, rounds + 1), shown, label="exact account", lw=2)
             axes.plot(counts, paper, label="paper's Theorem 3", lw=1, ls="--")
             axes.legend()

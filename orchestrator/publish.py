@@ -6,6 +6,7 @@ would use, costs one more term of the same kind as every round; a resumed run th
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Unsupported
 from orchestrator.ledgers import LedgerFile
-from orchestrator.rundir import RunDirectory, write_npz
+from orchestrator.output import json_text
+from orchestrator.rundir import RunDirectory, write_npz, write_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +46,18 @@ def publish(run: Path) -> Published:
     LedgerFile(directory.ledger).publish(simulation)
     path = directory.path / "published.npz"
     write_npz(path, {"x": x, "mean": x.mean(axis=0), "rounds": np.array(simulation.k)})
+    _note(directory.path / "privacy.json", simulation)
     account = simulation.account
     spent = account.epsilon(simulation.k, published=True)
     return Published(path, x, simulation.k, account.epsilon(simulation.k), spent, account.notes[:-1])
+
+
+def _note(path: Path, simulation: Simulation) -> None:
+    """privacy.json tells of the release from now on."""
+    spent = simulation.account.epsilon(simulation.k, published=True)
+    document = json.loads(path.read_text()) if path.exists() else {}
+    document["published"] = {"rounds": simulation.k, "epsilon": getattr(spent, "value", None), "total": str(spent)}
+    write_text(path, json_text(document))
 
 
 def _noisy(simulation: Simulation, program: object, x: Array) -> Array:

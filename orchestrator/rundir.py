@@ -39,6 +39,8 @@ _OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
 _NOT_COVERED = {
     "solution.npz": "not covered by ε: x^K as it is reveals the last noise, and with it everything",
     "truth.npz": "not covered by ε: telemetry",
+    "metrics.csv": "not covered by ε: gaps and objective are computed from private values, and so is convergence.png",
+    "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
@@ -120,7 +122,9 @@ class RunDirectory:
             "diverged": simulation.divergence is not None,
         }
         state = simulation.network.state() | simulation.watch.state()
-        write_npz(self.checkpoint / "state.npz", state | {name: np.array(value) for name, value in facts.items()})
+        write_npz(
+            self.checkpoint / "state.npz", state | {name: np.array(value) for name, value in facts.items()}, 0o600
+        )
 
     def restore(self, simulation: Simulation) -> None:
         """Put a fresh simulation where the last checkpoint left off."""
@@ -210,7 +214,7 @@ def privacy_document(result: Result) -> dict[str, Any]:
         "budget": result.experiment.privacy.budget,
         "stopped": privacy.stopped,
         "notes": list(privacy.notes),
-        "not_covered": _NOT_COVERED,
+        "not_covered": {name: why for name, why in _NOT_COVERED.items() if name != "truth.npz" or result.truth},
     }
 
 
@@ -239,8 +243,8 @@ def read_npz(path: Path) -> Records:
         return Records({name: arrays[name] for name in arrays.files})
 
 
-def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    _write(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # savez's own keyword clashes
+def write_npz(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> None:
+    _write(path, lambda file: np.savez(file, **arrays), mode)  # type: ignore[arg-type]  # savez's own keyword clashes
 
 
 def read_metrics(path: Path) -> Records:

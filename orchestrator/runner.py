@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.setting import Secrets
@@ -20,7 +23,7 @@ from orchestrator.rundir import RunDirectory, free_name
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
 _CHECKPOINT_SECONDS = 2.0
 
-Progress = Callable[[int, int, float], None]  # (rounds done, of how many, gap)
+Progress = Callable[[int, int, str], None]  # (rounds done, of how many, a note)
 
 
 class Interrupted(Exception):
@@ -37,6 +40,21 @@ class RunFailed(Exception):
 
 
 @dataclass(frozen=True)
+class ClusterShape:
+    """How a run over gRPC is laid out on this machine."""
+
+    processes: int | None = None  # None: one per agent
+    strict: bool = False  # one round at a time
+    window: int = 512  # rounds of credit otherwise
+
+    def groups(self, agents: int) -> list[list[int]]:
+        """Agents in consecutive groups of nearly equal size, one group per process."""
+        count = min(self.processes or agents, agents)
+        bounds = [agents * n // count for n in range(count + 1)]
+        return [list(range(low, high)) for low, high in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
 class Finished:
     """A run and where it was written."""
 
@@ -44,14 +62,22 @@ class Finished:
     result: Result
 
 
-def start(experiment: Experiment, out: Path | None, *, stem: str, force: bool, progress: Progress) -> Finished:
+def start(
+    experiment: Experiment,
+    out: Path | None,
+    *,
+    stem: str,
+    force: bool,
+    progress: Progress,
+    cluster: ClusterShape | None = None,
+) -> Finished:
     """Run from round 0. The experiment is checked in full before a directory is touched."""
     simulation = _simulation(experiment)
     directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
-    return _charged(simulation, directory, progress)
+    return _charged(simulation, directory, progress, cluster or ClusterShape())
 
 
-def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
+def resume(path: Path, overrides: list[str], progress: Progress, cluster: ClusterShape | None = None) -> Finished:
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
     directory = RunDirectory.open(path)
     for override in overrides:
@@ -60,10 +86,10 @@ def resume(path: Path, overrides: list[str], progress: Progress) -> Finished:
     experiment = Experiment.load(path / "experiment.toml", overrides)
     simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)
-    return _charged(simulation, directory, progress)
+    return _charged(simulation, directory, progress, cluster or ClusterShape())
 
 
-def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress) -> Finished:
+def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, cluster: ClusterShape) -> Finished:
     """Charge before the first round, settle after the last; only a kill leaves the charge standing."""
     ledgers = LedgerFile(directory.ledger)
     try:
@@ -73,7 +99,7 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
         raise
     try:
         directory.begin(simulation)
-        return _go_on(simulation, directory, progress)
+        return _go_on(simulation, directory, progress, cluster)
     finally:
         ledgers.settle(simulation)
 
@@ -86,7 +112,52 @@ def _simulation(experiment: Experiment, secrets: Secrets | None = None) -> Simul
         raise BadInput("run.rounds", experiment.run.rounds, wanted) from None
 
 
-def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress) -> Finished:
+def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress, cluster: ClusterShape) -> Finished:
+    if simulation.experiment.run.transport == "grpc":
+        _over_grpc(simulation, directory, progress, cluster)
+    else:
+        _embedded(simulation, directory, progress)
+    result = simulation.result()
+    directory.finish(simulation, result)
+    plots.convergence(result, directory.path / "convergence.png")
+    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
+    return Finished(directory, result)
+
+
+def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progress, cluster: ClusterShape) -> None:
+    """Every round at node processes of this machine; their records are merged when they have ended."""
+    from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
+    from orchestrator.merge import absorb
+
+    groups = cluster.groups(simulation.setting.graph.agents)
+    nodes = directory.path / "nodes"
+    local = LocalCluster(simulation, nodes, groups)
+    began, rounds = time.perf_counter(), simulation.allowance.rounds
+    with _stop_requests() as stop_requested:
+        window = 1 if cluster.strict else cluster.window
+        _run_cluster(
+            local.run(
+                lambda drive: progress(drive.round, rounds, _late(drive.late())),
+                window=window,
+                stop_requested=stop_requested,
+            )
+        )
+        if not local.finished:
+            raise Interrupted(directory.path, local.round)
+    absorb(simulation, [nodes / f"node-{min(group)}" / "run" for group in groups])
+    simulation.seconds += time.perf_counter() - began
+
+
+def _run_cluster(work: Coroutine[Any, Any, None]) -> None:
+    from orchestrator.drive import DriveFailed
+
+    try:
+        asyncio.run(work)
+    except DriveFailed as failure:
+        raise RunFailed(str(failure)) from None
+
+
+def _embedded(simulation: Simulation, directory: RunDirectory, progress: Progress) -> None:
     saved, saved_at, chunk = simulation.k, time.monotonic(), 1
     with _stop_requests() as stop_requested:
         while simulation.remaining:
@@ -98,17 +169,16 @@ def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress) 
                 raise RunFailed(f"round {simulation.k} failed: {failure}") from failure
             now = time.monotonic()
             chunk = max(1, int(chunk * _LOOK_SECONDS / max(now - began, 1e-6))) if now > began else chunk
-            progress(simulation.k, simulation.allowance.rounds, simulation.gap)
+            progress(simulation.k, simulation.allowance.rounds, f"gap {simulation.gap:.2e}")
             if now - saved_at > _CHECKPOINT_SECONDS or stop_requested():
                 directory.save(simulation, saved)
                 saved, saved_at = simulation.k, now
             if stop_requested() and simulation.remaining:
                 raise Interrupted(directory.path, simulation.k)
-    result = simulation.result()
-    directory.finish(simulation, result)
-    plots.convergence(result, directory.path / "convergence.png")
-    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
-    return Finished(directory, result)
+
+
+def _late(agents: list[int]) -> str:
+    return f"waiting for {', '.join(map(str, agents[:8]))}{' …' if len(agents) > 8 else ''}" if agents else ""
 
 
 @contextmanager

@@ -153,7 +153,7 @@ VALUES = [
     refused("one agent", "network.agents = 1", "a whole number from 2", "network.agents=1"),
     refused("no rounds", "run.rounds = 0", "a whole number from 1", "run.rounds=0"),
     refused("negative rounds", "run.rounds = -5", "a whole number from 1", "run.rounds=-5"),
-    refused("rounds beyond counting", f"run.rounds = {10**18}", "to 1,000,000,000", f"run.rounds={10**18}"),
+    refused("rounds beyond counting", f"run.rounds = {10**18}", "to 10,000,000", f"run.rounds={10**18}"),
     refused("negative seed", "run.seed = -1", 'a whole number ≥ 0, or "os"', "run.seed=-1"),
     refused("seed that is a word", "run.seed = 'random'", '"os"', "run.seed=random"),
     refused("negative network seed", "network.seed = -1", "a whole number ≥ 0", "network.seed=-1"),

@@ -86,14 +86,17 @@ class Account:
             np.max([curve.log10 for curve in curves], axis=0), np.max([curve.values for curve in curves], axis=0)
         )
 
-    def allowance(self, ledgers: Sequence[Ledger], run_id: str, wanted: int) -> Allowance:
+    def allowance(self, ledgers: Sequence[Ledger], run_id: str, wanted: int, resumed_at: int = 0) -> Allowance:
         """How many rounds every agent's budget admits, given what it has spent on the same data before."""
         if self.budget is None:
             return Allowance(wanted, self.epsilon(wanted))
         if self.outside:
             return Allowance(0, self.outside, f"no budget can be kept: {self.outside.reason}")
         pairs = zip(ledgers, self.mechanisms, strict=True)
-        found = [ledger.rounds_within(self.budget, mechanism, run_id, wanted) for ledger, mechanism in pairs]
+        found = [
+            ledger.rounds_within(self.budget, mechanism, run_id, wanted, resumed_at=resumed_at)
+            for ledger, mechanism in pairs
+        ]
         return min(found, key=lambda allowance: (allowance.rounds, -_log10(allowance.total)))
 
     def _worst(self, spent: Sequence[Epsilon | Unsupported]) -> Epsilon | Unsupported:

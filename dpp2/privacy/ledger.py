@@ -98,17 +98,19 @@ class Ledger:
         run_id: str,
         wanted_rounds: int,
         *,
+        resumed_at: int | None = None,
         publishing: bool = False,
     ) -> Allowance:
         """How many rounds this run may have in all so that the total over all runs stays within the budget.
 
-        Rounds that are charged already count as granted: repeating them releases nothing new. With
-        `publishing`, room is kept for x^K + w^K at the end.
+        Rounds that are charged already count as granted: repeating them releases nothing new. A run that starts anew
+        says so with `resumed_at` (the rounds it has behind it, 0 at the start): where its own earlier charge is over
+        the budget, it gets no more than those. With `publishing`, room is kept for x^K + w^K at the end.
         """
         if not budget > 0:
             raise BadInput("budget", budget, "a number > 0")
         entry = self._entry(run_id, mechanism)
-        charged = entry.rounds
+        charged = entry.rounds if resumed_at is None else min(entry.rounds, resumed_at)
         others = self.spent(except_run=run_id)
         if isinstance(others, Unsupported):
             return Allowance(min(charged, wanted_rounds), others, f"no budget can be kept: {others.reason}")
@@ -118,6 +120,8 @@ class Ledger:
             return Allowance(min(charged, wanted_rounds), granted, f"no budget can be kept: {granted.reason}")
         while granted > 0 and not self._total(others, mechanism, granted, publishing).fits(budget):
             granted -= 1  # `left` was rounded
+        if resumed_at is not None and granted < entry.rounds:
+            granted = 0  # what this run was charged before is over the budget by itself
         rounds = min(wanted_rounds, max(granted, charged))
         total = self._total(others, mechanism, rounds, publishing or entry.published == rounds)
         if rounds == wanted_rounds and total.fits(budget):
@@ -126,6 +130,8 @@ class Ledger:
         why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
         if others.value != 0:
             why += f"; earlier runs on the same data have spent {others}"
+        if resumed_at is not None and entry.rounds > rounds:
+            why += f"; this very run has been charged for {entry.rounds} rounds before"
         return Allowance(rounds, total, why)
 
     def to_dict(self) -> dict[str, Any]:

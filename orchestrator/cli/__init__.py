@@ -25,24 +25,29 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(app(standalone_mode=False))
-    except TyperException as misuse:
-        if said := misuse.format_message():  # none when a bare `dpp2` has printed its help
-            errors.print(f"dpp2: {said} (--help shows what is accepted)")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except RunFailed as failure:
-        errors.print(f"dpp2: {failure}")
-        sys.exit(1)
-    except BadInput as refusal:
-        errors.print(f"dpp2: {refusal}", markup=False)
-        sys.exit(2)
-    except Interrupted as stopped:
-        errors.print(f"dpp2: {stopped}", markup=False)
-        sys.exit(130)
     except BrokenPipeError:  # `dpp2 … | head`: the reader has seen enough
         sys.stderr.close()
         sys.exit(1)
-    except OSError as failure:
-        errors.print(f"dpp2: {failure.filename or 'input/output'}: {failure.strerror or failure}", markup=False)
-        sys.exit(1)
+    except (TyperException, BadInput, Interrupted, KeyboardInterrupt, RunFailed, MemoryError, OSError) as ending:
+        code, sentence = _ending(ending)
+        if sentence:
+            errors.print(f"dpp2: {sentence}")
+        sys.exit(code)
+
+
+def _ending(ending: BaseException) -> tuple[int, str]:
+    """Exit code and sentence for what ended a command early."""
+    match ending:
+        case TyperException():
+            said = ending.format_message()  # none when a bare `dpp2` has printed its help
+            return 2, f"{said} (--help shows what is accepted)" if said else ""
+        case BadInput():
+            return 2, str(ending)
+        case Interrupted() | KeyboardInterrupt():
+            return 130, str(ending)
+        case OSError():
+            return 1, f"{ending.filename or 'input/output'}: {ending.strerror or ending}"
+        case MemoryError():
+            return 1, f"not enough memory ({ending}): fewer agents, rounds or dimensions need less"
+        case _:
+            return 1, str(ending)

@@ -27,7 +27,7 @@ def plan(
     budget: Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")],
     file: Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")] = None,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")] = Path("frontier.png"),
+    out: Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")] = Path("runs/frontier.png"),
     most_rounds: Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")] = None,
     free_ratio: Annotated[bool, typer.Option("--free-ratio", help="Let u_e/u_w vary too; e does less harm.")] = False,
     trials: Annotated[int, typer.Option(help="Runs per finalist; 0: the model alone decides.")] = 3,
@@ -56,6 +56,7 @@ def plan(
             "FILE", str(file or "the paper's experiment"), f"an experiment that can be planned ({plans.reason})"
         )
     chosen = plans[_AROUND.index(1.0)]
+    out.parent.mkdir(parents=True, exist_ok=True)
     plots.frontier(plans, out)
     if json:
         print_json({**_document(chosen), "frontier": [_document(one) for one in plans], "png": str(out)})
@@ -107,7 +108,7 @@ def _gap(plan: Plan) -> str:
 
 def _print_choice(plan: Plan) -> None:
     console.print(
-        f"--set run.rounds={plan.rounds} --set noise.decay={plan.decay!r} --set noise.u_e={plan.u_e!r} "
+        f"dpp2 run --set run.rounds={plan.rounds} --set noise.decay={plan.decay!r} --set noise.u_e={plan.u_e!r} "
         f"--set noise.u_w={plan.u_w!r} --set algorithm.damping={plan.damping!r}"
     )
     console.print(f"spends ε = {plan.epsilon:.6g} and leaves a gap of about {plan.gap:.3g}")

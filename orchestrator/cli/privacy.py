@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
@@ -185,7 +186,12 @@ def check(
     console.print(f"admissible: λ(P) from {eigenvalues.connectivity:.4g} to {eigenvalues.largest:.4g}, G ≻ 0")
     table = Table("condition (paper, sufficient)", "left", "right", "")
     for c in conditions:
-        table.add_row(c.name, f"{c.left:.4g}", f"{c.right:.4g}", "holds" if c.holds else "fails")
+        table.add_row(
+            c.name,
+            f"{c.left:.4g}",
+            f"{c.right:.4g}" if c.right > -np.inf else "no real root",
+            "holds" if c.holds else "fails",
+        )
     console.print(table)
     _print_curve(account, rounds)
     print_notes(account.notes)

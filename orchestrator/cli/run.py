@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from dpp2 import BadInput, Experiment, Result
@@ -13,7 +14,7 @@ from orchestrator import runner
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import console, errors, print_json, progress_bar
 from orchestrator.rundir import privacy_document
-from orchestrator.runner import Finished, Progress
+from orchestrator.runner import ClusterShape, Finished, Progress
 
 
 @app.command()
@@ -31,6 +32,13 @@ def run(
         Path | None,
         typer.Option(metavar="RUN", help="Go on with this run; --set run.rounds=K makes it longer."),
     ] = None,
+    transport: Annotated[
+        str | None, typer.Option(help='"embedded", or "grpc": every agent a service, on this machine.')
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(metavar="P", help="With grpc: node processes (default: one per agent).")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")] = False,
     json: Json = False,
     no_truth: Annotated[
         bool,
@@ -50,15 +58,21 @@ def run(
         dpp2 run --resume runs/paper-1 --set run.rounds=1000
     """
     changes = [*(overrides or []), *(["run.telemetry=none"] if no_truth else [])]
+    changes += [f"run.transport={transport}"] if transport else []
+    if processes is not None and processes < 1:
+        raise BadInput("--processes", processes, "a whole number ≥ 1")
+    cluster = ClusterShape(processes, strict)
     if resume is None:
         experiment = Experiment.load(file, changes)
         stem = file.stem if file else "run" if changes else "paper"
-        finished = _watched(lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown))
+        finished = _watched(
+            lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown, cluster=cluster)
+        )
     elif file is not None or out is not None or force or no_truth:
         settled = "no FILE, --out, --force or --no-truth beside it: the run has settled them"
         raise BadInput("--resume", str(resume), settled)
     else:
-        finished = _watched(lambda shown: runner.resume(resume, changes, shown))
+        finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
     if json:
         print_json(summary(finished))
     else:
@@ -69,7 +83,7 @@ def run(
 
 def _watched(work: Callable[[Progress], Finished]) -> Finished:
     with progress_bar("rounds") as show:
-        return work(lambda done, total, gap: show(done, total, f"gap {gap:.2e}"))
+        return work(show)
 
 
 def summary(finished: Finished) -> dict[str, Any]:
@@ -120,7 +134,7 @@ def _print_summary(finished: Finished) -> None:
 def _warn(result: Result) -> None:
     failing = [c for c in result.conditions if not c.holds]
     if failing:
-        tightest = failing[-1]
+        tightest = next((c for c in reversed(failing) if c.right > 0), failing[-1])
         errors.print(
             f"note: {len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
             f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
@@ -131,4 +145,7 @@ def _warn(result: Result) -> None:
     for note in result.privacy.notes:
         errors.print(f"note: {note}")
     if result.divergence:
-        errors.print(f"DIVERGED, seen in round {result.divergence.round}: {result.divergence.explanation}")
+        peak = np.nanmax(result.metrics.gap)
+        errors.print(
+            f"DIVERGED, seen in round {result.divergence.round} (peak gap {peak:.3g}): {result.divergence.explanation}"
+        )

@@ -185,14 +185,12 @@ def test_without_a_file_it_is_the_paper() -> None:
     assert (network.agents, len(network.edges)) == (50, 255)
 
 
-def test_records_that_do_not_fit_in_memory(tmp_path: Path, dpp2: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_large(*args: object, **options: object) -> None:
-        raise MemoryError("Unable to allocate 3.64 TiB")
-
-    monkeypatch.setattr("orchestrator.runner.Simulation", too_large)
-    ended = dpp2("run", "--out", tmp_path / "run", "--set", "run.rounds=1000000000")
+def test_records_that_do_not_fit_in_memory(tmp_path: Path, dpp2: Call) -> None:
+    """Ten million rounds of 2,000 agents: eight terabytes, refused before anything is written."""
+    wanted = ("network.topology=ring", "network.agents=2000", "problem.name=quadratic", "run.rounds=10000000")
+    ended = dpp2("run", "--out", tmp_path / "run", *(word for key in wanted for word in ("--set", key)))
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("dpp2: run.rounds = 1000000000: expected rounds, agents and dimension whose records")
+    assert ended.err.startswith("dpp2: run.rounds = 10000000: expected rounds, agents and dimension whose records")
     assert not (tmp_path / "run").exists()
 
 

@@ -398,9 +398,11 @@ class TestPublish:
     def test_labels(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:
         """What ε does not cover is named beside it, in the document and in the directory."""
         printed = strict(dpp2("run", "--json", "--out", tmp_path / "run", *small).out)["privacy"]
-        dpp2("privacy", "publish", tmp_path / "run")
         assert printed == strict((tmp_path / "run/privacy.json").read_text())
-        assert printed["not_covered"].keys() == {"solution.npz", "truth.npz"}
+        dpp2("privacy", "publish", tmp_path / "run")
+        published = strict((tmp_path / "run/privacy.json").read_text())["published"]
+        assert published["epsilon"] > printed["epsilon"]
+        assert printed["not_covered"].keys() == {"solution.npz", "truth.npz", "metrics.csv", "checkpoint"}
         assert all(label.startswith("not covered by ε") for label in printed["not_covered"].values())
 
     def test_a_run_of_no_rounds_has_nothing_to_publish(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:

@@ -1,0 +1,75 @@
+"""`cluster.toml`: where every agent listens.
+
+[agents]
+0 = "10.0.0.1:7000"        # agents with one address are hosted by one node
+1 = "10.0.0.2:7000"
+[links]
+"0-1" = "10.0.0.9:7100"    # for this link alone: a relay, or an address behind NAT
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpp2.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Cluster:
+    addresses: Mapping[int, str]
+    links: Mapping[tuple[int, int], str]  # lower agent first
+
+    @classmethod
+    def load(cls, path: Path) -> Cluster:
+        try:
+            tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput("--cluster", str(path), f"a readable cluster.toml ({error.strerror})") from None
+        except ValueError as error:
+            raise BadInput("--cluster", str(path), f"valid TOML ({error})") from None
+        agents = {_agent(name): _address("agents", name, value) for name, value in tables.get("agents", {}).items()}
+        links = {_pair(name): _address("links", name, value) for name, value in tables.get("links", {}).items()}
+        if sorted(agents) != list(range(len(agents))) or not agents:
+            raise BadInput("agents", sorted(agents), "every agent from 0 on, each with its address")
+        return cls(agents, links)
+
+    def to_toml(self) -> str:
+        agents = "".join(f'{agent} = "{address}"\n' for agent, address in sorted(self.addresses.items()))
+        links = "".join(f'"{i}-{j}" = "{address}"\n' for (i, j), address in sorted(self.links.items()))
+        return f"[agents]\n{agents}\n[links]\n{links}"
+
+    def place(self) -> dict[int, int]:
+        """Which node hosts an agent: the lowest agent at the same address names it."""
+        first: dict[str, int] = {}
+        for agent in sorted(self.addresses):
+            first.setdefault(self.addresses[agent], agent)
+        return {agent: first[address] for agent, address in self.addresses.items()}
+
+    def nodes(self) -> dict[int, str]:
+        """Every node by its name, with its address."""
+        return {node: self.addresses[node] for node in sorted(set(self.place().values()))}
+
+
+def _agent(name: str) -> int:
+    if not name.isdecimal():
+        raise BadInput("agents", name, "the number of an agent")
+    return int(name)
+
+
+def _pair(name: str) -> tuple[int, int]:
+    parts = name.split("-")
+    if len(parts) != 2 or not all(part.isdecimal() for part in parts):
+        raise BadInput("links", name, 'two agents, as in "3-7"')
+    low, high = sorted(map(int, parts))
+    return low, high
+
+
+def _address(table: str, name: str, value: Any) -> str:
+    host, colon, port = str(value).rpartition(":")
+    if not isinstance(value, str) or not colon or not host or not port.isdecimal():
+        raise BadInput(f"{table}.{name}", value, 'an address such as "10.0.0.1:7000"')
+    return value

@@ -1,0 +1,40 @@
+"""What a peer can do wrong, and the gRPC status it gets for it: one table, so that nobody improvises.
+
+A fault is the peer's: it is counted, logged once per kind, answered with its status, and leaves the state untouched.
+`NodeFailed` is ours: the node cannot go on and says why.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+STATUS = {
+    "wrong run": grpc.StatusCode.FAILED_PRECONDITION,
+    "wrong digest": grpc.StatusCode.FAILED_PRECONDITION,
+    "run id used": grpc.StatusCode.FAILED_PRECONDITION,
+    "not prepared": grpc.StatusCode.FAILED_PRECONDITION,
+    "unknown sender": grpc.StatusCode.NOT_FOUND,
+    "not a neighbour": grpc.StatusCode.PERMISSION_DENIED,
+    "impostor": grpc.StatusCode.UNAUTHENTICATED,
+    "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
+    "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
+    "bad phase": grpc.StatusCode.INVALID_ARGUMENT,
+    "wrong dimension": grpc.StatusCode.INVALID_ARGUMENT,
+    "not finite": grpc.StatusCode.INVALID_ARGUMENT,
+    "stale": grpc.StatusCode.OUT_OF_RANGE,
+    "future": grpc.StatusCode.OUT_OF_RANGE,
+    "other bytes": grpc.StatusCode.ALREADY_EXISTS,
+}
+
+
+class PeerFault(Exception):
+    """The peer did wrong."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self.kind = kind
+        self.status = STATUS[kind]
+        super().__init__(f"{kind}: {detail}")
+
+
+class NodeFailed(Exception):
+    """This node cannot go on."""

@@ -1,0 +1,133 @@
+"""What a node keeps in its own folder: records, journal, checkpoints. Written so that a kill at any moment is survived.
+
+Records are one flat file of float64 per name, a row of agents after the other; a node that restarts from round k cuts
+them to k rounds and goes on. They never travel: whoever owns the folders merges them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from dpp2.arrays import Array
+from node.errors import NodeFailed
+
+_ENTRY = struct.Struct("<QB32s")  # round, phase, digest
+
+
+class RecordFiles:
+    """Append-only float64 files, `width` numbers a round each."""
+
+    def __init__(self, folder: Path, widths: Mapping[str, int]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._widths = dict(widths)
+        self._files: dict[str, IO[bytes]] = {}
+        for name in widths:
+            path = folder / f"{name}.f64"
+            path.touch()
+            self._files[name] = path.open("r+b")
+
+    def cut(self, rounds: int) -> None:
+        """Keep the first `rounds` rounds; fewer on disk is damage."""
+        for name, file in self._files.items():
+            size = 8 * self._widths[name] * rounds
+            if file.seek(0, os.SEEK_END) < size:
+                raise NodeFailed(f"{file.name} is shorter than the {rounds} rounds that the checkpoint speaks of")
+            file.truncate(size)
+            file.seek(size)
+
+    def append(self, name: str, values: Array | float) -> None:
+        file = self._files.get(name)
+        if file is not None:
+            width = self._widths[name]
+            file.write(np.broadcast_to(np.asarray(values, dtype="<f8").ravel(), width).tobytes())
+
+    def flush(self) -> None:
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+
+class Journal:
+    """Digests of everything that left: a replay that would send other bytes finds out before it does.
+
+    An entry reaches the operating system before its frame leaves, so it survives the death of the process.
+    """
+
+    def __init__(self, path: Path, phases: Sequence[str]) -> None:
+        self._phases = {phase: n for n, phase in enumerate(phases)}
+        self._known: dict[tuple[int, int], bytes] = {}
+        whole = path.read_bytes() if path.exists() else b""
+        for round_, phase, digest in _ENTRY.iter_unpack(whole[: len(whole) // _ENTRY.size * _ENTRY.size]):
+            self._known[round_, phase] = digest
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.ftruncate(self._file, len(whole) // _ENTRY.size * _ENTRY.size)
+
+    def check(self, round_: int, phase: str, inputs: Array | None, rows: Array) -> None:
+        """Note what is about to leave and what it rests on, or stop the node if it differs from what left before."""
+        digest = hashlib.sha256((b"" if inputs is None else inputs.tobytes()) + rows.tobytes()).digest()
+        at = (round_, self._phases[phase])
+        before = self._known.get(at)
+        if before is None:
+            os.write(self._file, _ENTRY.pack(*at, digest))
+            self._known[at] = digest
+        elif before != digest:
+            raise NodeFailed(
+                f"round {round_}, phase {phase!r} was sent before with other bytes: nothing is sent, because two noisy "
+                "copies of one value would leak it"
+            )
+
+    def forget(self, durable: int) -> None:
+        """Rounds before this one cannot be replayed any more."""
+        self._known = {at: digest for at, digest in self._known.items() if at[0] >= durable}
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class Checkpoints:
+    """The last two checkpoints, each with its own checksum; a damaged one is named and the other one used."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._newer, self._older = folder / "checkpoint.npz", folder / "checkpoint-before.npz"
+
+    def save(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
+        """The newer one becomes the older one, atomically; at every moment one of them is whole."""
+        buffer = io.BytesIO()
+        np.savez(buffer, facts=np.array(json.dumps(dict(facts))), **arrays)  # type: ignore[arg-type]
+        content = buffer.getvalue()
+        beside = self._newer.with_suffix(".part")
+        with beside.open("wb") as file:
+            file.write(hashlib.sha256(content).digest() + content)
+            file.flush()
+            os.fsync(file.fileno())
+        if self._newer.exists():
+            self._newer.replace(self._older)
+        beside.replace(self._newer)
+
+    def load(self) -> tuple[list[tuple[dict[str, Array], dict[str, Any]]], list[str]]:
+        """All usable ones, the newest first, and a sentence for each that is not."""
+        usable, complaints = [], []
+        for path in (self._newer, self._older):
+            if path.exists():
+                content = path.read_bytes()
+                if hashlib.sha256(content[32:]).digest() != content[:32]:
+                    complaints.append(f"{path} is damaged and is not used")
+                    continue
+                with np.load(io.BytesIO(content[32:]), allow_pickle=False) as arrays:
+                    loaded = {name: arrays[name] for name in arrays.files}
+                usable.append((loaded, json.loads(str(loaded.pop("facts")))))
+        return usable, complaints

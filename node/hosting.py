@@ -1,0 +1,105 @@
+"""The agents that one node hosts, without any I/O: what they send, whom they wait for, what they become.
+
+The round program is the same as in an embedded run. Here its yields are answered by `Inbox` and `Mixer` instead of by
+P @ rows, in the same order of addition, so the results agree bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from dpp2.algorithms.base import Private, Program, Setup
+from dpp2.arrays import Array
+from dpp2.experiment import Experiment
+from dpp2.keys import RunKeys
+from dpp2.setting import starting_points
+from dpp2.weights import edge_weights
+from node.keyring import Keyring
+from node.mixing import Mixer
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another node with agents that are neighbours of ours."""
+
+    node: int  # its lowest agent names it
+    theirs: tuple[int, ...]  # its agents that send to us
+    ours: tuple[int, ...]  # our agents that send to it
+
+
+class Hosting:
+    """A resolved experiment, seen by the agents `owned`; `place` says which node hosts an agent."""
+
+    def __init__(self, experiment: Experiment, owned: Sequence[int], place: Mapping[int, int]) -> None:
+        self.experiment, self.owned = experiment, tuple(sorted(owned))
+        bound = experiment.privacy.feature_bound
+        problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
+        self.problem = problem
+        self.graph = experiment.network.graph()
+        self.objective = problem.objective(self.owned, self.graph.agents)
+        self.dimension = self.objective.dimension
+        weights = edge_weights(self.graph, experiment.network.weights)
+        self.mixer = Mixer(self.graph, weights, self.owned)
+        self.neighbours = self._neighbours(place)
+        self.foreign = sorted({agent for neighbour in self.neighbours for agent in neighbour.theirs})
+        known = {agent: n for n, agent in enumerate(self.mixer.known)}
+        self._own_places = np.array([known[agent] for agent in self.owned])
+        self._foreign_places = np.array([known[agent] for agent in self.foreign], dtype=np.intp)
+
+    def _neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
+        ours: dict[int, set[int]] = {}
+        theirs: dict[int, set[int]] = {}
+        for i, j in self.graph.edges.tolist():
+            for mine, other in ((i, j), (j, i)):
+                if mine in self.owned and other not in self.owned:
+                    ours.setdefault(place[other], set()).add(mine)
+                    theirs.setdefault(place[other], set()).add(other)
+        return tuple(Neighbour(node, tuple(sorted(theirs[node])), tuple(sorted(ours[node]))) for node in sorted(ours))
+
+    def program(self, keyring: Keyring, run_id: str) -> Program:
+        """The round program with this run's keys."""
+        keys = [keyring.agents[agent] for agent in self.owned]
+        data = [self.problem.data_digest(agent) for agent in self.owned]
+        run_keys = RunKeys.of(keys, keyring.eta, run_id, self.experiment.digest, data)
+        setup = Setup(self.owned, self.graph.agents, self.objective, run_keys)
+        return self.experiment.algorithm.program(setup, self.experiment.noise)
+
+    def start(self, program: Program, keyring: Keyring, run_id: str) -> Any:
+        keys = [keyring.agents[agent] for agent in self.owned]
+        return program.start(starting_points(self.experiment, self.owned, self.dimension, keys, run_id))
+
+    def mixed(self, own: Array, foreign: Array) -> Array:
+        """Σ_j p_ij rows_j for the hosted agents."""
+        rows = np.empty((len(self.mixer.known), self.dimension))
+        rows[self._own_places] = own
+        rows[self._foreign_places] = foreign
+        return self.mixer.mix(rows)
+
+    def rows_for(self, neighbour: Neighbour, rows: Array) -> Array:
+        """Only rows with a neighbour at the receiver."""
+        if neighbour.ours == self.owned:
+            return rows
+        return np.asarray(rows[[self.owned.index(agent) for agent in neighbour.ours]])
+
+
+def state_arrays(state: Any) -> dict[str, Array]:
+    return {field.name: getattr(state, field.name) for field in fields(state)}
+
+
+def record_widths(hosting: Hosting, telemetry: bool) -> dict[str, int]:
+    """What a node writes down each round, and how many numbers that is."""
+    section, agents = hosting.experiment.algorithm, len(hosting.owned)
+    rows = agents * hosting.dimension
+    sent = dict.fromkeys(section.phases, rows)
+    if not telemetry:
+        return sent
+    private = dict.fromkeys(("x", "grad", *section.noises), rows)
+    return sent | private | {"values": agents} | dict.fromkeys(section.scalars, 1)
+
+
+def private_records(x: Array, private: Private) -> dict[str, Array | float]:
+    return {"x": x, "grad": private.grad, "values": private.values, **private.noise, **private.scalars}

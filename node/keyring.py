@@ -1,0 +1,65 @@
+"""Where a node's secrets come from: files that only their owner can read, never a channel.
+
+With `run.seed` everything follows from the seed, as in an embedded run. Without it each agent has a key of its own,
+drawn from the operating system when it is first needed, and the network shares the η key, which somebody must hand out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpp2 import keys as keyed
+from dpp2.errors import BadInput
+
+_SIZE = 32
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """One key per hosted agent, and the network's η key."""
+
+    agents: Mapping[int, bytes]
+    eta: bytes
+
+    @classmethod
+    def of(cls, seed: int | str, owned: Sequence[int], folder: Path, eta_key: Path | None) -> Keyring:
+        """Seeded, or read from files: `folder`/agent-I.key (made if missing) and the η key's file (never made)."""
+        if isinstance(seed, int):
+            key = keyed.seed_key(seed)
+            return cls(dict.fromkeys(owned, keyed.derive(key, "agent")), keyed.derive(key, "eta"))
+        if eta_key is None:
+            raise BadInput("--eta-key", None, 'the file with the network\'s η key, which run.seed = "os" needs')
+        return cls(
+            {agent: _read_or_draw(folder / f"agent-{agent}.key") for agent in owned}, _read(eta_key, "--eta-key")
+        )
+
+
+def write_key(path: Path, key: bytes) -> None:
+    """A key file that only its owner can read; an existing one is left alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key.hex())
+
+
+def _read_or_draw(path: Path) -> bytes:
+    if not path.exists():
+        write_key(path, keyed.fresh_key())
+    return _read(path, "agent key")
+
+
+def _read(path: Path, field: str) -> bytes:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise BadInput(field, str(path), "a file that only its owner can read (mode 0600 or 0400)")
+        key = bytes.fromhex(path.read_text().strip())
+    except OSError as error:
+        raise BadInput(field, str(path), f"a readable key file ({error.strerror})") from None
+    except ValueError:
+        raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal") from None
+    if len(key) != _SIZE:
+        raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal, not {len(key)}")
+    return key

@@ -1,0 +1,27 @@
+"""Every time limit and channel setting in one place; the defaults fit slow networks."""
+
+from __future__ import annotations
+
+BACKOFF_FIRST = 0.05  # seconds before a broken stream is dialled again …
+BACKOFF_MOST = 2.0  # … doubling up to this
+REPORT_EVERY = 0.2  # seconds between a node's progress reports
+CALL_SECONDS = 30.0  # a control call that takes longer has failed
+KEEPALIVE_SECONDS = 20
+
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_SECONDS * 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    *_KEEPALIVE,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.use_local_subchannel_pool", 1),  # nodes that share a process must not share connections
+]
+SERVER_OPTIONS: list[tuple[str, int]] = [
+    *_KEEPALIVE,
+    ("grpc.so_reuseport", 0),  # a second server on one port must fail, not silently take half of the calls
+    ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+]

@@ -1,0 +1,201 @@
+"""One run at one node: rounds, what is kept for a peer that must catch up, checkpoints. asyncio only to wait.
+
+Crash safety in three rules. A frame's digest is journalled before it leaves, so a replay cannot send other bytes.
+Records are flushed before the checkpoint that speaks of them. What was sent is kept until the receiver has announced a
+durable checkpoint after it, and is part of our own checkpoints, so that neighbours who die together can still catch up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpp2.algorithms.base import Private
+from dpp2.arrays import Array
+from node.codec import Rows, encode
+from node.errors import NodeFailed
+from node.files import Checkpoints, Journal, RecordFiles
+from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
+from node.inbox import Inbox
+from node.keyring import Keyring
+from node.links import Link
+
+
+class NodeRun:
+    """The agents of one node in one run."""
+
+    def __init__(self, hosting: Hosting, keyring: Keyring, run_id: str, folder: Path, every: int, rounds: int) -> None:
+        self.hosting, self.run_id, self.every, self.rounds = hosting, run_id, every, rounds
+        self.phases = hosting.experiment.algorithm.phases
+        self.program = hosting.program(keyring, run_id)
+        self.links = {neighbour.node: Link(neighbour) for neighbour in hosting.neighbours}
+        # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
+        self.inbox = Inbox(run_id, self.phases, hosting.foreign, hosting.dimension, ahead=2 * every + 2)
+        telemetry = hosting.experiment.run.telemetry == "full"
+        self.records = RecordFiles(folder / "records", record_widths(hosting, telemetry))
+        self.journal = Journal(folder / "journal.bin", self.phases)
+        self.checkpoints = Checkpoints(folder)
+        self.sent: dict[tuple[int, str], Array] = {}
+        self.needed = dict.fromkeys(self.links, 0)  # from which round on each neighbour may still ask
+        self.saved = [0, 0]  # rounds of the last two checkpoints
+        self.k, self.state = 0, hosting.start(self.program, keyring, run_id)
+        self.until = 0  # the orchestrator's credit
+        self.frames = self.bytes = 0
+        self._changed = asyncio.Event()
+        self._complete = asyncio.Event()
+        self._idle = asyncio.Event()
+        self.complaints = self._restore()
+        facts = {"agents": hosting.owned, "run": run_id, "digest": hosting.experiment.digest}
+        (folder / "node.json").write_text(json.dumps(facts))
+
+    @property
+    def durable(self) -> int:
+        """Rounds before this one we shall never need again, even if the newer checkpoint turns out damaged."""
+        return self.saved[0]
+
+    @property
+    def finished(self) -> bool:
+        return self.k >= self.rounds
+
+    def waiting_for(self) -> list[int]:
+        """Agents whose rows the current round lacks."""
+        missing = (self.inbox.missing(self.k, phase) for phase in self.phases if (self.k, phase) in self.sent)
+        return sorted(set().union(*missing)) if not self.finished else []
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    async def go(self) -> None:
+        """Run every round that is released, until all are done."""
+        while not self.finished:
+            while self.until <= self.k:
+                self._changed.clear()
+                self._idle.set()
+                await self._changed.wait()
+            await self._round(self.k)
+            self.k += 1
+            self.inbox.advance(self.k)
+            if self.k % self.every == 0 or self.finished:
+                self.save()
+            if self.k % 8 == 0:  # a node whose frames are always there already must let others speak
+                await asyncio.sleep(0)
+        self._idle.set()
+
+    def release(self, until: int) -> None:
+        """Credit: rounds before `until` may be run."""
+        self.until = max(self.until, min(until, self.rounds))
+        self._changed.set()
+        self._idle.clear()
+
+    async def exhausted(self) -> None:
+        """Until the credit is used up, the run has ended or cannot go on."""
+        await self._idle.wait()
+        self._idle.clear()
+
+    def give_up(self) -> None:
+        self._idle.set()
+
+    async def _round(self, k: int) -> None:
+        x, inputs, sent = self.state.x, None, {}
+        generator = self.program.round(self.state, k)
+        message = next(generator)
+        while True:
+            if not np.isfinite(message.rows).all():
+                raise NodeFailed(f"the run diverged: round {k} has left the range of floating point")
+            self.journal.check(k, message.phase, inputs, message.rows)
+            sent[message.phase] = message.rows
+            self._send(k, message.phase, message.rows)
+            inputs = self.hosting.mixed(message.rows, await self._received(k, message.phase))
+            try:
+                message = generator.send(inputs)
+            except StopIteration as done:
+                self.state, private = done.value
+                break
+        self._record(sent, x, private)
+
+    async def _received(self, k: int, phase: str) -> Array:
+        while self.inbox.missing(k, phase):
+            self._complete.clear()
+            await self._complete.wait()
+        return self.inbox.pop(k, phase)
+
+    def take(self, rows: Rows, neighbour: Neighbour) -> None:
+        """What a neighbour sent; a fault leaves everything as it was."""
+        if self.inbox.take(rows, neighbour.theirs):
+            self._complete.set()
+        self.needed[neighbour.node] = max(self.needed[neighbour.node], rows.durable)
+
+    def _send(self, k: int, phase: str, rows: Array) -> None:
+        self.sent[k, phase] = rows
+        frames: dict[tuple[int, ...], bytes] = {}  # neighbours that get the same rows share one serialisation
+        for link in self.links.values():
+            frame = frames.get(link.neighbour.ours) or self._frame(link.neighbour, k, phase, rows)
+            frames[link.neighbour.ours] = frame
+            link.send(frame)
+            self.frames += 1
+            self.bytes += len(frame)
+
+    def _frame(self, neighbour: Neighbour, k: int, phase: str, rows: Array) -> bytes:
+        part = self.hosting.rows_for(neighbour, rows)
+        return encode(self.run_id, k, phase, neighbour.ours, part, self.durable)
+
+    def frames_since(self, neighbour: Neighbour, need: int) -> Iterator[bytes]:
+        """Everything sent from round `need` on, for a neighbour that has just connected."""
+        for (k, phase), rows in self.sent.items():
+            if k >= need:
+                yield self._frame(neighbour, k, phase, rows)
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def _record(self, sent: dict[str, Array], x: Array, private: Private) -> None:
+        for name, values in {**sent, **private_records(x, private)}.items():
+            self.records.append(name, values)
+
+    def save(self) -> None:
+        """A checkpoint at round k; what nobody can ask for any more is let go."""
+        self.records.flush()
+        oldest = min(self.needed.values(), default=self.k)
+        self.sent = {at: rows for at, rows in self.sent.items() if at[0] >= oldest}
+        arrays = {f"state.{name}": array for name, array in state_arrays(self.state).items()}
+        arrays |= {f"sent.{k}.{phase}": rows for (k, phase), rows in self.sent.items()}
+        facts = {"round": self.k, "run": self.run_id, "digest": self.hosting.experiment.digest, "saved": self.saved[1]}
+        self.checkpoints.save(arrays, facts)
+        self.saved = [self.saved[1], self.k]
+        self.inbox.forget(self.durable)
+        self.journal.forget(self.durable)
+
+    def _restore(self) -> list[str]:
+        """Go on from the newest usable checkpoint of this run; returns what is wrong with others."""
+        found, complaints = self.checkpoints.load()
+        usable = [pair for pair in found if pair[1]["run"] == self.run_id and pair[1]["round"] <= self.rounds]
+        if usable:
+            arrays, facts = usable[0]
+            self.k, self.saved = int(facts["round"]), [int(facts["saved"]), int(facts["round"])]
+            state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
+            self.state = type(self.state)(**state)
+            self.sent = {_sent_at(name): array for name, array in arrays.items() if name.startswith("sent.")}
+            self.inbox.advance(self.k)
+            self.inbox.forget(self.durable)
+        self.records.cut(self.k)
+        return complaints
+
+    def close(self) -> None:
+        self.records.close()
+        self.journal.close()
+
+
+def _sent_at(name: str) -> tuple[int, str]:
+    _, k, phase = name.split(".")
+    return int(k), phase
+
+
+def final_state(folder: Path) -> dict[str, Any]:
+    """State arrays of a finished node, for whoever merges the folders."""
+    found, _ = Checkpoints(folder).load()
+    arrays, facts = found[0]
+    state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
+    return {**state, "k": np.array(int(facts["round"]))}

@@ -1,0 +1,89 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable
+from typing import ClassVar as _ClassVar, Optional as _Optional
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Frame(_message.Message):
+    __slots__ = ("run", "round", "phase", "senders", "rows", "durable")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    round: int
+    phase: str
+    senders: _containers.RepeatedScalarFieldContainer[int]
+    rows: bytes
+    durable: int
+    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ..., durable: _Optional[int] = ...) -> None: ...
+
+class PrepareRequest(_message.Message):
+    __slots__ = ("run", "digest")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    digest: str
+    def __init__(self, run: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class PrepareReply(_message.Message):
+    __slots__ = ("agents", "round", "allowed", "reason")
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    agents: _containers.RepeatedScalarFieldContainer[int]
+    round: int
+    allowed: int
+    reason: str
+    def __init__(self, agents: _Optional[_Iterable[int]] = ..., round: _Optional[int] = ..., allowed: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("run", "until")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    until: int
+    def __init__(self, run: _Optional[str] = ..., until: _Optional[int] = ...) -> None: ...
+
+class ReleaseReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("run",)
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    def __init__(self, run: _Optional[str] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("round", "finished", "waiting_for", "frames_sent", "bytes_sent", "refused", "failure")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    FRAMES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    finished: bool
+    waiting_for: _containers.RepeatedScalarFieldContainer[int]
+    frames_sent: int
+    bytes_sent: int
+    refused: int
+    failure: str
+    def __init__(self, round: _Optional[int] = ..., finished: _Optional[bool] = ..., waiting_for: _Optional[_Iterable[int]] = ..., frames_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., refused: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class StopRequest(_message.Message):
+    __slots__ = ("run",)
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    run: str
+    def __init__(self, run: _Optional[str] = ...) -> None: ...
+
+class StopReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

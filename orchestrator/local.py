@@ -1,0 +1,147 @@
+"""A cluster of node processes on this machine: started, restarted when one dies, and gone when this process is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpp2 import Experiment, Simulation
+from dpp2.topology import FromFile
+from node.cluster import Cluster
+from node.keyring import write_key
+from orchestrator.drive import Drive, DriveFailed, stop
+from orchestrator.rundir import write_text
+
+_HOST = "127.0.0.1"
+_MOST_RESTARTS = 50  # of one node: beyond that its death is no accident
+
+
+class LocalCluster:
+    """One process per group of agents, in folders below `folder`."""
+
+    def __init__(self, simulation: Simulation, folder: Path, groups: Sequence[Sequence[int]], every: int = 10) -> None:
+        self._simulation, self._folder, self._every = simulation, folder, every
+        self._groups = {min(group): list(group) for group in groups}
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._ports: dict[int, int] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.finished, self.round = False, 0
+
+    async def run(self, progress: Callable[[Drive], None], *, window: int, stop_requested: Callable[[], bool]) -> None:
+        """All rounds; ends with every node stopped, whatever happens. Returns early when a stop is requested."""
+        secrets = self._simulation.setting.secrets
+        try:
+            await self._start()
+            drive = Drive(self._addresses(), secrets.run_id, self._simulation.experiment.digest, window=window)
+            work = asyncio.create_task(drive.run(progress))
+            while not work.done() and not stop_requested():
+                await asyncio.wait({work}, timeout=0.1)
+                for keeper in self._keepers:
+                    if keeper.done() and not self._stopping:
+                        work.cancel()
+                        keeper.result()  # why it gave up
+            self.round = drive.round
+            if work.done():
+                work.result()
+                self.finished = self._stopping = True
+                await stop(self._addresses(), secrets.run_id)
+            else:
+                work.cancel()
+        finally:
+            await self._end()
+
+    async def _start(self) -> None:
+        self._write_files()
+        await asyncio.gather(*(self._spawn(node, port=0) for node in self._groups))
+        addresses = {a: f"{_HOST}:{self._ports[node]}" for node, group in self._groups.items() for a in group}
+        write_text(self._folder / "cluster.toml", Cluster(addresses, {}).to_toml())
+        self._keepers = [asyncio.create_task(self._keep(node)) for node in self._groups]
+
+    def _write_files(self) -> None:
+        """What each node reads: the experiment with its graph as a list of edges, and the keys."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        experiment, secrets = self._simulation.experiment, self._simulation.setting.secrets
+        write_text(self._folder / "experiment.toml", for_nodes(self._simulation, self._folder).to_toml())
+        if experiment.run.seed == "os":
+            keys = {self._folder / "eta.key": secrets.eta}
+            keys |= {
+                self._home(n) / f"agent-{a}.key": secrets.agent for n, group in self._groups.items() for a in group
+            }
+            for path, key in keys.items():
+                if not path.exists():
+                    write_key(path, key)
+
+    def _home(self, node: int) -> Path:
+        return self._folder / f"node-{node}"
+
+    def _addresses(self) -> dict[int, str]:
+        return {node: f"{_HOST}:{port}" for node, port in self._ports.items()}
+
+    async def _spawn(self, node: int, port: int) -> None:
+        """Start a node and wait until it listens; one that is killed on the way is started again."""
+        for _ in range(_MOST_RESTARTS):
+            process = await asyncio.create_subprocess_exec(
+                *self._command(node, port), stdout=asyncio.subprocess.PIPE, start_new_session=True
+            )
+            assert process.stdout is not None
+            self._processes[node] = process
+            if said := await process.stdout.readline():
+                self._ports[node] = int(json.loads(said)["listening"])
+                return
+            if await process.wait() > 0:  # it refused to start, and has said why
+                raise DriveFailed(f"node {node} did not start (exit code {process.returncode}); its message is above")
+        raise DriveFailed(f"node {node} was killed {_MOST_RESTARTS} times while starting")
+
+    def _command(self, node: int, port: int) -> list[str]:
+        agents, home = ",".join(map(str, self._groups[node])), str(self._home(node))
+        return [
+            *(sys.executable, "-m", "node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
+            *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
+            *("--eta-key", str(self._folder / "eta.key"), "--checkpoint-every", str(self._every)),
+            *("--die-with-parent", str(os.getpid())),
+        ]
+
+    async def _keep(self, node: int) -> None:
+        """Bring a node back whenever it dies; it resumes from its own checkpoint on the same port."""
+        for _ in range(_MOST_RESTARTS):
+            await self._processes[node].wait()
+            if self._stopping:
+                return
+            await self._spawn(node, self._ports[node])
+        raise DriveFailed(f"node {node} died {_MOST_RESTARTS} times")
+
+    async def _end(self) -> None:
+        self._stopping = True
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*(_ended(process) for process in self._processes.values()))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Let a process end by itself for a moment, then make it."""
+    for signal in (None, "terminate", "kill"):
+        if process.returncode is None and signal:
+            getattr(process, signal)()
+        try:
+            await asyncio.wait_for(process.wait(), 3 if signal is None else 2)
+        except TimeoutError:
+            continue
+        return
+
+
+def for_nodes(simulation: Simulation, folder: Path) -> Experiment:
+    """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn.
+
+    It ends where the budget ends, which is not part of the digest either.
+    """
+    experiment, graph = simulation.experiment, simulation.setting.graph
+    write_text(folder / "graph.edges", "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
+    network = FromFile(path=str(folder / "graph.edges"), agents=graph.agents, weights=experiment.network.weights)
+    return replace(experiment, network=network, run=experiment.run.updated(rounds=simulation.allowance.rounds))

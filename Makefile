@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint type bench format clean
+.PHONY: demo test test-slow lint proto type bench format clean
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
@@ -29,6 +29,10 @@ test-slow: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/proto.py --check
+
+proto: $(READY)
+	$(BIN)/python tools/proto.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,6 @@
 """The embedded driver: all agents in one process, answering every broadcast with P @ rows.
 
-Rows are hosted in blocks of a few thousand agents. One block (up to that size) is plain vectorised NumPy; with more,
+Rows are hosted in blocks of some ten thousand agents. One block (up to that size) is plain vectorised NumPy; with more,
 each block's temporaries stay in the processor's cache instead of streaming through memory, which is what
 makes a hundred thousand agents affordable. The blocks are the same round program that an agent in a container runs.
 """
@@ -8,21 +8,22 @@ makes a hundred thousand agents affordable. The blocks are the same round progra
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from dpp2.arrays import Array
+from dpp2.metrics import Map
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
 
-BLOCK = 4096  # agents; at d = 10 one array of a block is 320 KiB, so a handful fit the second-level cache
+BLOCK = 16384  # agents; at d = 10 an array of a block is a megabyte or so, and a handful stay in cache
 
 
 @dataclass(eq=False)
@@ -36,7 +37,13 @@ class Block:
 
 
 def blocks_of(agents: int, size: int = BLOCK) -> list[range]:
-    return [range(first, min(first + size, agents)) for first in range(0, agents, size)]
+    """Consecutive agents in blocks of nearly equal size, at most `size`; if several, so many that no core idles."""
+    count = -(-agents // size)
+    if count > 1:
+        cores = os.cpu_count() or 1
+        count = min(-(-count // cores) * cores, agents)
+    bounds = [agents * n // count for n in range(count + 1)]
+    return [range(low, high) for low, high in pairwise(bounds)]
 
 
 class Network:
@@ -46,20 +53,20 @@ class Network:
         self.blocks = blocks
         self.dimension = dimension
         self._wire: Array | None = None
-        self._each: Callable[..., Iterable[Any]] = map
+        self.each: Map = map
         if len(blocks) > 1:
             self._wire = np.empty((agents, dimension))
             # Blocks are independent within a phase, and NumPy and SciPy let go of the interpreter while they compute.
-            self._each = ThreadPoolExecutor(os.cpu_count(), initializer=_overflow_is_reported_elsewhere).map
+            self.each = ThreadPoolExecutor(os.cpu_count(), initializer=_overflow_is_reported_elsewhere).map
 
     def round(self, k: int, sent: Callable[[str, Array], None]) -> list[Private]:
         """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on."""
         rounds = [block.program.round(block.state, k) for block in self.blocks]
-        messages: list[Any] = list(self._each(next, rounds))
+        messages: list[Any] = list(self.each(next, rounds))
         while True:
             rows = self._gather(messages)
             sent(messages[0].phase, rows)
-            messages = list(self._each(_answer, self.blocks, rounds, repeat(rows)))
+            messages = list(self.each(_answer, self.blocks, rounds, repeat(rows)))
             if isinstance(messages[0], Private):  # every block runs the same phases
                 return messages
 
@@ -79,7 +86,7 @@ class Network:
 
     def gradient(self, x: Array) -> Array:
         """∇f_i(x_i) of all agents."""
-        return np.concatenate(list(self._each(lambda block: block.program.objective(x[block.rows])[1], self.blocks)))
+        return np.concatenate(list(self.each(lambda block: block.program.objective(x[block.rows])[1], self.blocks)))
 
     def state(self) -> dict[str, Array]:
         """Every state variable over all agents, for a checkpoint."""

@@ -8,30 +8,34 @@ objective      Σ_i f_i(x_i)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from dpp2.arrays import Array
 
+Map = Callable[..., Iterable[Any]]  # the builtin, or that of an executor
 COLUMNS = ("round", "gap", "consensus", "stationarity", "objective", "epsilon", "bytes")
 
 
-def measure(x: Sequence[Array], values: Sequence[Array], grads: Sequence[Array]) -> tuple[float, float, float]:
-    """(consensus, stationarity, objective) of agents that come in blocks of rows.
+def measure(
+    x: Sequence[Array], values: Sequence[Array], grads: Sequence[Array], each: Map = map
+) -> tuple[float, float, float]:
+    """(consensus, stationarity, objective) of agents that come in blocks of rows; `each` may map them on several cores.
 
     The mean is subtracted before squaring: ‖x‖² − N‖x̄‖² would drown a gap of 1e-18 in rounding.
     """
     agents = sum(map(len, x))
-    mean = _total(x) / agents
-    consensus = sum(_squared((block - mean).ravel()) for block in x)
-    return consensus, _squared(_total(grads)) / agents, sum(float(block.sum()) for block in values)
+    mean = sum(each(_total, x)) / agents
+    consensus = sum(each(lambda block: _squared((block - mean).ravel()), x))
+    total: Array = sum(each(_total, grads))  # type: ignore[assignment]  # there is at least one block
+    return consensus, _squared(total) / agents, sum(float(block.sum()) for block in values)
 
 
-def _total(blocks: Sequence[Array]) -> Array:
+def _total(block: Array) -> Array:
     """Σ over agents. As a product with ones, since NumPy's own sum over the first axis is several times slower."""
-    totals = [np.ones(len(block)) @ block for block in blocks]
-    return totals[0] if len(totals) == 1 else np.asarray(np.sum(totals, axis=0))
+    return np.asarray(np.ones(len(block)) @ block)
 
 
 def _squared(vector: Array) -> float:

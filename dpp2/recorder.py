@@ -9,7 +9,7 @@ import numpy as np
 
 from dpp2.algorithms.base import AlgorithmSection, Private
 from dpp2.arrays import Array
-from dpp2.metrics import COLUMNS, measure
+from dpp2.metrics import COLUMNS, Map, measure
 from dpp2.records import Records
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Recorder:
         for name, number in private[0].scalars.items():
             self.scalars[name][k] = number
 
-    def measured(self, k: int, x: Sequence[Array], private: Sequence[Private]) -> float:
+    def measured(self, k: int, x: Sequence[Array], private: Sequence[Private], each: Map = map) -> float:
         """The metrics of x^k; returns its gap. Row k describes x^k, so its bytes are those of the round before."""
-        consensus, stationarity, objective = measure(x, [p.values for p in private], [p.grad for p in private])
+        consensus, stationarity, objective = measure(x, [p.values for p in private], [p.grad for p in private], each)
         gap = consensus + stationarity
         sent = self.bytes_per_round if k else 0
         self._table[k] = (k, gap, consensus, stationarity, objective, self._epsilon[k], sent)

@@ -149,7 +149,7 @@ class Simulation:
         x = self.network.x
         private = self.network.round(k, partial(self.recorder.sent, k))
         self.recorder.kept(k, x, private)
-        gap = self.recorder.measured(k, x, private)
+        gap = self.recorder.measured(k, x, private, self.network.each)
         self.k = k + 1
         if k % WATCH_EVERY == 0 or not gap < HOPELESS:
             self.watch.look(self.recorder.columns["gap"], k, x)

@@ -14,11 +14,12 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpp2 import BadInput, Simulation
-from dpp2.privacy import Epsilon, Ledger
+from dpp2.privacy import Epsilon, Ledger, Unsupported
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -26,6 +27,16 @@ CREATE TABLE IF NOT EXISTS entries (
     PRIMARY KEY (data, run, agent)
 )
 """
+
+
+@dataclass(frozen=True)
+class Total:
+    """One agent's account of one data set."""
+
+    agent: str
+    data: str
+    runs: int
+    spent: Epsilon | Unsupported
 
 
 class LedgerFile:
@@ -52,6 +63,18 @@ class LedgerFile:
             ran = [max(simulation.k, rows.settled(run_id, ledger)) for ledger in charged]
             settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
             rows.store(run_id, settled, simulation.k)
+
+    def knows(self, simulation: Simulation) -> bool:
+        """Whether every agent of the run has been charged for it here."""
+        run_id = simulation.setting.secrets.run_id
+        with self._transaction() as rows:
+            return all(run_id in ledger.entries for ledger in rows.load(simulation))
+
+    def totals(self) -> list[Total]:
+        """What every agent has spent on each of its data sets, over all runs."""
+        with self._transaction() as rows:
+            ledgers = rows.everything()
+        return [Total(ledger.agent, ledger.data_digest, len(ledger.entries), ledger.spent()) for ledger in ledgers]
 
     def publish(self, simulation: Simulation) -> None:
         """Charge for x^K + w^K, or refuse where an agent's budget does not reach."""
@@ -99,6 +122,13 @@ class _Rows:
         runs = {run: _plain(entry) for run, agent, entry in found if agent == empty.agent}
         others = {f"{run} of agent {agent}": _plain(entry) for run, agent, entry in found if run not in runs}
         return Ledger.from_dict({**empty.to_dict(), "runs": runs | others})
+
+    def everything(self) -> list[Ledger]:
+        """All ledgers of the file."""
+        owners = self._connection.execute(
+            "SELECT DISTINCT agent, data FROM entries ORDER BY CAST(agent AS INTEGER), data"
+        )
+        return [self._ledger(Ledger(agent, data)) for agent, data in owners.fetchall()]
 
     def settled(self, run_id: str, ledger: Ledger) -> int:
         """How many rounds of the run are known to have been run."""

@@ -43,7 +43,10 @@ def publish(run: Path) -> Published:
     if simulation.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
     x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.network.blocks])
-    LedgerFile(directory.ledger).publish(simulation)
+    ledger = LedgerFile(directory.ledger)
+    if not ledger.knows(simulation):
+        raise BadInput("RUN", str(run), f"a run that {directory.ledger} has charged: a ledger lies beside its runs")
+    ledger.publish(simulation)
     path = directory.path / "published.npz"
     write_npz(path, {"x": x, "mean": x.mean(axis=0), "rounds": np.array(simulation.k)})
     _note(directory.path / "privacy.json", simulation)

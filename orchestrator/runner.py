@@ -81,8 +81,8 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
     directory = RunDirectory.open(path)
     for override in overrides:
-        if override.partition("=")[0].strip() != "run.rounds":
-            raise BadInput("--set", override, "run.rounds=K: nothing else may change when a run is resumed")
+        if override.partition("=")[0].strip() not in ("run.rounds", "privacy.budget"):
+            raise BadInput("--set", override, "run.rounds=K or privacy.budget=E: no more may change in a resumed run")
     experiment = Experiment.load(path / "experiment.toml", overrides)
     simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)

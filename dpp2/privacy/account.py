@@ -70,7 +70,8 @@ class Account:
             return self.outside
         if rounds == 0:
             return Unsupported("the paper speaks of one round at least")
-        return theorem_3(max(self.distinct, key=lambda m: _log10(epsilon(m, rounds))), rounds)
+        worst = max(self.distinct, key=lambda m: _log10(epsilon(m, rounds)))
+        return theorem_3(worst, rounds, network_smoothness=max(m.smoothness for m in self.distinct))
 
     def curve(self, rounds: int) -> Curve | Unsupported:
         """ε(1) … ε(K) of the worst-off agent of each round."""

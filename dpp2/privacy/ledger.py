@@ -115,13 +115,15 @@ class Ledger:
         if isinstance(others, Unsupported):
             return Allowance(min(charged, wanted_rounds), others, f"no budget can be kept: {others.reason}")
         left = budget - others.value if others.value is not None else -math.inf
-        granted = largest_rounds(mechanism, left, wanted_rounds, published=publishing)
+        granted = largest_rounds(mechanism, left, max(wanted_rounds, entry.rounds), published=publishing)
         if isinstance(granted, Unsupported):
             return Allowance(min(charged, wanted_rounds), granted, f"no budget can be kept: {granted.reason}")
         while granted > 0 and not self._total(others, mechanism, granted, publishing).fits(budget):
             granted -= 1  # `left` was rounded
         if resumed_at is not None and granted < entry.rounds:
-            granted = 0  # what this run was charged before is over the budget by itself
+            before = self._total(others, mechanism, entry.rounds, entry.published == entry.rounds)
+            why = f"ε = {before} is spent already, over the budget of {budget:g}: this very run was charged for "
+            return Allowance(min(wanted_rounds, charged), before, why + f"{entry.rounds} rounds before")
         rounds = min(wanted_rounds, max(granted, charged))
         total = self._total(others, mechanism, rounds, publishing or entry.published == rounds)
         if rounds == wanted_rounds and total.fits(budget):
@@ -130,8 +132,6 @@ class Ledger:
         why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
         if others.value != 0:
             why += f"; earlier runs on the same data have spent {others}"
-        if resumed_at is not None and entry.rounds > rounds:
-            why += f"; this very run has been charged for {entry.rounds} rounds before"
         return Allowance(rounds, total, why)
 
     def to_dict(self) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
     simulation = Simulation(experiment, record=False)
     if simulation.account.outside:
-        raise BadInput("algorithm.name", experiment.algorithm.name, f"dpp2 ({simulation.account.outside.reason})")
+        raise BadInput(
+            "algorithm.name", experiment.algorithm.name, f"one with an account ({simulation.account.outside.reason})"
+        )
     worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
     return worst.adjacency, worst.smoothness
 

@@ -31,6 +31,7 @@ from orchestrator.cli.questions import (
     print_notes,
     spoken,
 )
+from orchestrator.ledgers import LedgerFile
 from orchestrator.output import console, print_json
 from orchestrator.publish import publish as publish_run
 from orchestrator.rundir import epsilon_document
@@ -195,6 +196,34 @@ def check(
     console.print(table)
     _print_curve(account, rounds)
     print_notes(account.notes)
+
+
+@privacy.command()
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
+    json: Json = False,
+) -> None:
+    """What every agent has spent over all its runs, by data set.
+
+    Example:
+
+        dpp2 privacy ledger runs
+    """
+    file = folder / "ledger.sqlite"
+    if not file.is_file():
+        raise BadInput("FOLDER", str(folder), "a folder with runs and their ledger.sqlite in it")
+    totals = LedgerFile(file).totals()
+    if json:
+        unknown = Unsupported("the paper keeps no ledger")
+        print_json([
+            {"agent": total.agent, "data": total.data, "runs": total.runs, **epsilon_document(total.spent, unknown)}
+            for total in totals
+        ])  # fmt: skip
+        return
+    table = Table("agent", "data", "runs", "ε over all of them")
+    for total in totals:
+        table.add_row(total.agent, total.data[:12], str(total.runs), spoken(total.spent))
+    console.print(table)
 
 
 @privacy.command()

@@ -142,6 +142,10 @@ def _warn(result: Result) -> None:
         )
     if result.privacy.stopped:
         errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
+    if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
+        errors.print(
+            "note: the gap ended above where it began; more rounds, less noise or algorithm.damping=1 may help"
+        )
     for note in result.privacy.notes:
         errors.print(f"note: {note}")
     if result.divergence:

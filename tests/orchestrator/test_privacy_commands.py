@@ -418,7 +418,7 @@ class TestPublish:
         shutil.copytree(tmp_path / "here/run", tmp_path / "there/run")
         ended = dpp2("privacy", "publish", tmp_path / "there/run")
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert "a run that this ledger has charged" in ended.err
+        assert "has charged: a ledger lies beside its runs" in ended.err
         assert not (tmp_path / "there/run/published.npz").exists()
 
 

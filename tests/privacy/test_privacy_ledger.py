@@ -172,3 +172,21 @@ def test_rounds_below_zero_and_budgets_of_zero_are_bad_input() -> None:
         EMPTY.charge("a", USUAL, -1)
     with pytest.raises(BadInput, match="budget"):
         EMPTY.rounds_within(0.0, USUAL, "a", 5)
+
+
+def test_a_run_that_starts_anew_gets_nothing_where_its_own_charge_is_over_the_budget() -> None:
+    """The same seeded run again, now with a budget: what it was charged before does not count as free."""
+    mechanism = Mechanism(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    ledger = Ledger("0", "data").charge("run", mechanism, 499)
+    anew = ledger.rounds_within(20.0, mechanism, "run", 500, resumed_at=0)
+    assert anew.rounds == 0
+    assert "500 rounds before" in str(anew.reason)
+    assert ledger.rounds_within(20.0, mechanism, "run", 500, resumed_at=300).rounds == 300
+
+
+def test_a_run_that_starts_anew_within_its_budget_is_not_held_back_by_its_own_charge() -> None:
+    mechanism = Mechanism(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    ledger = Ledger("0", "data").charge("run", mechanism, 9)
+    for wanted in (5, 10, 11):
+        allowance = ledger.rounds_within(20.0, mechanism, "run", wanted, resumed_at=0)
+        assert (allowance.rounds, allowance.reason) == (wanted, None)

@@ -8,6 +8,7 @@
     metrics.csv        one row for each of x^0 … x^K
     privacy.json       what the run cost, what the paper would say, and what makes either void
     convergence.png, epsilon.png
+    nodes/             over gRPC: every node's own folder, and the files that the nodes were started with
     checkpoint/        the state to go on from, records not merged yet, and the secrets of an unseeded run
 Files appear under their names only when complete: written beside, then renamed.
 """
@@ -18,6 +19,7 @@ import csv
 import json
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,6 +67,8 @@ class RunDirectory:
             for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
                 for file in (path / "checkpoint").glob(pattern):
                     file.unlink()
+            if (path / "nodes" / "cluster.toml").is_file():
+                shutil.rmtree(path / "nodes")
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import signal
 import time
@@ -18,7 +19,7 @@ from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.setting import Secrets
 from orchestrator import plots
 from orchestrator.ledgers import LedgerFile
-from orchestrator.rundir import RunDirectory, free_name
+from orchestrator.rundir import RunDirectory, free_name, write_text
 
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
 _CHECKPOINT_SECONDS = 2.0
@@ -47,11 +48,17 @@ class ClusterShape:
     strict: bool = False  # one round at a time
     window: int = 512  # rounds of credit otherwise
 
-    def groups(self, agents: int) -> list[list[int]]:
-        """Agents in consecutive groups of nearly equal size, one group per process."""
-        count = min(self.processes or agents, agents)
+    def groups(self, agents: int, kept: Path) -> list[list[int]]:
+        """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
+        before: list[list[int]] = json.loads(kept.read_text()) if kept.is_file() else []
+        count = min(self.processes or len(before) or agents, agents)
+        if before and count != len(before):
+            raise BadInput("--processes", count, f"{len(before)}, as when the run began")
         bounds = [agents * n // count for n in range(count + 1)]
-        return [list(range(low, high)) for low, high in pairwise(bounds)]
+        groups = [list(range(low, high)) for low, high in pairwise(bounds)]
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(groups))
+        return groups
 
 
 @dataclass(frozen=True)
@@ -129,8 +136,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
     from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
     from orchestrator.merge import absorb
 
-    groups = cluster.groups(simulation.setting.graph.agents)
     nodes = directory.path / "nodes"
+    groups = cluster.groups(simulation.setting.graph.agents, nodes / "groups.json")
     local = LocalCluster(simulation, nodes, groups)
     began, rounds = time.perf_counter(), simulation.allowance.rounds
     with _stop_requests() as stop_requested:

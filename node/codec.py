@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from dpp2.arrays import Array
 from node.errors import PeerFault
@@ -39,11 +41,17 @@ def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Arra
     return frame.SerializeToString()
 
 
-def decode(frame: wire_pb2.Frame, dimension: int) -> Rows:
-    """Check what can be checked of a frame by itself."""
+def decode(content: bytes, dimension: int) -> Rows:
+    """A Frame as it came, after checking what can be checked of it by itself."""
+    try:
+        frame = wire_pb2.Frame.FromString(content)
+    except DecodeError:
+        raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
     senders = tuple(frame.senders)
     if len(frame.rows) != 8 * dimension * len(senders) or not senders:
         raise PeerFault("wrong dimension", f"{len(frame.rows)} bytes for {len(senders)} rows of {dimension} numbers")
+    if any(low >= high for low, high in pairwise(senders)):
+        raise PeerFault("bad senders", f"{senders[:5]} are not in ascending order, each once")
     rows = np.frombuffer(frame.rows, dtype="<f8").reshape(len(senders), dimension)
     if not np.isfinite(rows).all():
         raise PeerFault("not finite", f"round {frame.round}, phase {frame.phase!r} from {senders}")

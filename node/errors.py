@@ -18,6 +18,8 @@ STATUS = {
     "impostor": grpc.StatusCode.UNAUTHENTICATED,
     "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
     "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
+    "not a frame": grpc.StatusCode.INVALID_ARGUMENT,
+    "bad senders": grpc.StatusCode.INVALID_ARGUMENT,
     "bad phase": grpc.StatusCode.INVALID_ARGUMENT,
     "wrong dimension": grpc.StatusCode.INVALID_ARGUMENT,
     "not finite": grpc.StatusCode.INVALID_ARGUMENT,

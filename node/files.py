@@ -103,6 +103,7 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._newer, self._older = folder / "checkpoint.npz", folder / "checkpoint-before.npz"
+        self._newer_damaged = False
 
     def save(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
         """The newer one becomes the older one, atomically; at every moment one of them is whole."""
@@ -114,9 +115,10 @@ class Checkpoints:
             file.write(hashlib.sha256(content).digest() + content)
             file.flush()
             os.fsync(file.fileno())
-        if self._newer.exists():
+        if self._newer.exists() and not self._newer_damaged:  # a damaged one must not push out a whole one
             self._newer.replace(self._older)
         beside.replace(self._newer)
+        self._newer_damaged = False
 
     def load(self) -> tuple[list[tuple[dict[str, Array], dict[str, Any]]], list[str]]:
         """All usable ones, the newest first, and a sentence for each that is not."""
@@ -126,6 +128,7 @@ class Checkpoints:
                 content = path.read_bytes()
                 if hashlib.sha256(content[32:]).digest() != content[:32]:
                     complaints.append(f"{path} is damaged and is not used")
+                    self._newer_damaged |= path == self._newer
                     continue
                 with np.load(io.BytesIO(content[32:]), allow_pickle=False) as arrays:
                     loaded = {name: arrays[name] for name in arrays.files}

@@ -38,9 +38,9 @@ class Inbox:
                 raise PeerFault(
                     "other bytes", f"agent {sender} sent round {at[0]}, phase {at[1]!r} before, and differently"
                 )
-        for sender, digest, row in zip(arrived.senders, digests, arrived.rows, strict=True):
+        for sender, digest, row, before in zip(arrived.senders, digests, arrived.rows, known, strict=True):
             self._seen[(*at, sender)] = digest
-            if arrived.round >= self.round:
+            if arrived.round >= self.round and before is None:  # a copy must not bring back a phase that was used
                 self._store(at, sender, row)
         return arrived.round >= self.round and not self._missing.get(at, {0})
 
@@ -64,7 +64,7 @@ class Inbox:
                 raise PeerFault("not a neighbour", f"agent {sender} has no neighbour here")
         if arrived.round < self.durable:
             raise PeerFault("stale", f"round {arrived.round} is over since the checkpoint at {self.durable}")
-        if arrived.round > self.round + self.ahead:
+        if max(arrived.round, arrived.durable) > self.round + self.ahead:
             raise PeerFault("future", f"round {arrived.round}, while this node is in round {self.round}")
 
     def missing(self, round_: int, phase: str) -> set[int]:

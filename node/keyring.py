@@ -53,11 +53,15 @@ def _read_or_draw(path: Path) -> bytes:
 
 def _read(path: Path, field: str) -> bytes:
     try:
-        if path.stat().st_mode & 0o077:
-            raise BadInput(field, str(path), "a file that only its owner can read (mode 0600 or 0400)")
-        key = bytes.fromhex(path.read_text().strip())
+        mode, text = path.stat().st_mode, path.read_text()
     except OSError as error:
         raise BadInput(field, str(path), f"a readable key file ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal") from None
+    if mode & 0o077:
+        raise BadInput(field, str(path), "a file that only its owner can read (mode 0600 or 0400)")
+    try:
+        key = bytes.fromhex(text.strip())
     except ValueError:
         raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal") from None
     if len(key) != _SIZE:

@@ -49,7 +49,11 @@ class NodeRun:
         self._changed = asyncio.Event()
         self._complete = asyncio.Event()
         self._idle = asyncio.Event()
-        self.complaints = self._restore()
+        try:
+            self.complaints = self._restore()
+        except NodeFailed:
+            self.close()
+            raise
         facts = {"agents": hosting.owned, "run": run_id, "digest": hosting.experiment.digest}
         (folder / "node.json").write_text(json.dumps(facts))
 
@@ -172,6 +176,8 @@ class NodeRun:
         """Go on from the newest usable checkpoint of this run; returns what is wrong with others."""
         found, complaints = self.checkpoints.load()
         usable = [pair for pair in found if pair[1]["run"] == self.run_id and pair[1]["round"] <= self.rounds]
+        if len(complaints) == 2:  # neighbours have let go of what a start from round 0 would need
+            raise NodeFailed("; ".join(complaints) + ": this node cannot go on")
         if usable:
             arrays, facts = usable[0]
             self.k, self.saved = int(facts["round"]), [int(facts["saved"]), int(facts["round"])]

@@ -15,6 +15,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from node.cluster import Cluster
 from node.codec import decode, message_limit
@@ -76,7 +77,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         server = grpc.aio.server(options=options)
         wire_pb2_grpc.add_ControlServicer_to_server(self, server)
         handler: Any = grpc.stream_stream_rpc_method_handler(
-            self._exchange, request_deserializer=wire_pb2.Frame.FromString, response_serializer=None
+            self._exchange, request_deserializer=None, response_serializer=None
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("dpp2.node.v1.Peer", {"Exchange": handler}),)
@@ -86,9 +87,10 @@ class Node(wire_pb2_grpc.ControlServicer):
         await checks.set("", health_pb2.HealthCheckResponse.SERVING)
         names = [service.full_name for service in wire_pb2.DESCRIPTOR.services_by_name.values()]
         reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-        port = server.add_insecure_port(listen)
-        if port == 0:
-            raise NodeFailed(f"{listen} is taken or cannot be listened on")
+        try:
+            port = server.add_insecure_port(listen)
+        except RuntimeError:
+            raise NodeFailed(f"{listen} is taken or cannot be listened on") from None
         await server.start()
         self._server = server
         return port
@@ -112,6 +114,8 @@ class Node(wire_pb2_grpc.ControlServicer):
             run = await self._prepare(request.run, request.digest)
         except PeerFault as fault:
             await self._refuse(fault, context)
+        except (BadInput, NodeFailed) as refusal:  # something in this node's own files
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         return wire_pb2.PrepareReply(agents=self.config.owned, round=run.k, allowed=run.rounds)
 
     async def _prepare(self, run_id: str, digest: str) -> NodeRun:
@@ -163,7 +167,7 @@ class Node(wire_pb2_grpc.ControlServicer):
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
         run = await self._current(request.run, context)
         while True:
-            yield wire_pb2.Progress(
+            report = wire_pb2.Progress(
                 round=run.k,
                 finished=run.finished,
                 waiting_for=run.waiting_for(),
@@ -172,7 +176,8 @@ class Node(wire_pb2_grpc.ControlServicer):
                 refused=sum(self.refused.values()),
                 failure=self.failure,
             )
-            if run.finished or self.failure:
+            yield report
+            if report.finished or report.failure:  # what was said, not what has happened since
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(run.exhausted(), REPORT_EVERY)
@@ -215,7 +220,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         assert self.run is not None
         run, wait = self.run, BACKOFF_FIRST
         async with grpc.aio.insecure_channel(address, options=self._channel_options(run)) as channel:
-            method: Any = channel.stream_stream(EXCHANGE, response_deserializer=wire_pb2.Frame.FromString)
+            method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
             while True:
                 call = method(metadata=self._metadata(run))
                 try:

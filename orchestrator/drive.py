@@ -96,11 +96,11 @@ class Drive:
         released = 0
         async for report in control.Watch(wire_pb2.WatchRequest(run=run)):
             self._hear(node, report)
+            while self.window == 1 and not seen.finished and seen.round >= self._credit():
+                await asyncio.sleep(0.001)  # strict: wait for the slowest
             if released < (until := self._credit()):
                 await control.Release(wire_pb2.ReleaseRequest(run=run, until=until), timeout=CALL_SECONDS)
                 released = until
-            while self.window == 1 and not seen.finished and seen.round >= self._credit():
-                await asyncio.sleep(0.001)  # strict: wait for the slowest
 
     def _hear(self, node: int, report: Any) -> None:
         seen = self.seen[node]

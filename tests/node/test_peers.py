@@ -1,0 +1,344 @@
+"""Bad peers: each gets its status, is counted, and the honest run goes on to the same bits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from live import SECONDS, Live, assert_same_run, live, one_each, small
+
+from node.codec import encode
+from node.errors import STATUS, NodeFailed
+from node.server import EXCHANGE
+from node.v1 import wire_pb2, wire_pb2_grpc
+
+VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
+ROUND = 11  # checkpoints at 5 and 10, so rounds from 5 on are open
+ROUNDS = 20
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[Live]:
+    """In the middle of a run; afterwards it goes on, to the same end as if nothing had happened."""
+    async with live(small(run__rounds=ROUNDS), tmp_path, one_each(4)) as started:
+        await started.prepare()
+        await started.release(ROUND)
+        await started.reach(ROUND)
+        yield started
+        await started.finish()
+    assert_same_run(started)
+
+
+def metadata(nodes: Live, **changes: str | None) -> tuple[tuple[str, str], ...]:
+    """What neighbour 1 says of itself, with changes."""
+    honest = {"run": nodes.run_id, "agents": "1", "need": str(ROUND)}
+    return tuple((f"dpp2-{name}", value) for name, value in (honest | changes).items() if value is not None)
+
+
+def sent(nodes: Live, round_: int = 10, phase: str = "y") -> bytes:
+    """A frame that agent 1 has sent to the victim already."""
+    run = nodes.nodes[1].run
+    assert run is not None
+    return encode(nodes.run_id, round_, phase, [1], run.sent[round_, phase], 0)
+
+
+def frame(nodes: Live, **changes: Any) -> bytes:
+    """The same, with changes."""
+    whole = {"run": nodes.run_id, "round": 10, "phase": "y", "senders": [1], "rows": np.ones(3).tobytes()} | changes
+    return bytes(wire_pb2.Frame(**whole).SerializeToString())
+
+
+async def say(nodes: Live, said: tuple[tuple[str, str], ...], *frames: bytes) -> grpc.StatusCode:
+    """Open a stream to the victim, send these frames, hear how it ends."""
+    async with nodes.channel(VICTIM) as channel:
+        return await exchange(channel, said, *frames)
+
+
+async def exchange(channel: grpc.aio.Channel, said: tuple[tuple[str, str], ...], *frames: bytes) -> grpc.StatusCode:
+    call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)  # type: ignore[operator]
+    try:
+        for one in frames:
+            await call.write(one)
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        pass
+    code: grpc.StatusCode = await call.code()
+    return code
+
+
+def held(nodes: Live) -> Any:
+    """What the victim would compute with."""
+    run = nodes.nodes[VICTIM].run
+    assert run is not None
+    box = run.inbox
+    waiting = {at: sorted(missing) for at, missing in box._missing.items()}
+    return run.k, run.state.x.tobytes(), box.round, box.durable, waiting, dict(box._seen), dict(run.needed)
+
+
+BAD_METADATA: dict[str, tuple[str, dict[str, str | None]]] = {
+    "another run": ("wrong run", {"run": "0" * 32}),
+    "no run": ("wrong run", {"run": None}),
+    "no agents": ("bad metadata", {"agents": None}),
+    "no need": ("bad metadata", {"need": None}),
+    "words": ("bad metadata", {"agents": "one"}),
+    "empty": ("bad metadata", {"agents": ""}),
+    "a need that is none": ("bad metadata", {"need": "1.5"}),
+    "no neighbour": ("not a neighbour", {"agents": "0"}),
+    "itself": ("not a neighbour", {"agents": "2"}),
+    "nobody": ("not a neighbour", {"agents": "99"}),
+    "a neighbour that hosts others, too": ("not a neighbour", {"agents": "0,1"}),
+}
+
+
+async def test_bad_metadata(nodes: Live) -> None:
+    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    for name, (kind, changes) in BAD_METADATA.items():
+        counted = refused[kind]
+        assert await say(nodes, metadata(nodes, **changes)) == STATUS[kind], name
+        assert refused[kind] == counted + 1, name
+    assert held(nodes) == before
+
+
+BAD_FRAMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "another run": ("wrong run", {"run": "0" * 32}),
+    "no run": ("wrong run", {"run": ""}),
+    "another neighbour's": ("unknown sender", {"senders": [3]}),
+    "a stranger's": ("unknown sender", {"senders": [0]}),
+    "nobody's": ("unknown sender", {"senders": [99]}),
+    "no rows": ("wrong dimension", {"rows": b""}),
+    "no senders": ("wrong dimension", {"senders": []}),
+    "too short": ("wrong dimension", {"rows": bytes(16)}),
+    "too long": ("wrong dimension", {"rows": bytes(32)}),
+    "half a number": ("wrong dimension", {"rows": bytes(23)}),
+    "twice the same": ("bad senders", {"senders": [1, 1], "rows": bytes(48)}),
+    "nan": ("not finite", {"rows": np.array([0, np.nan, 0]).tobytes(), "round": 11}),
+    "inf": ("not finite", {"rows": np.array([0, 0, -np.inf]).tobytes(), "round": 11}),
+    "stale": ("stale", {"round": 4}),
+    "future": ("future", {"round": 24}),
+    "far future": ("future", {"round": 2**64 - 1}),
+    "durable in the future": ("future", {"durable": 2**64 - 1}),
+    "other bytes": ("other bytes", {}),
+    "other bytes, long used": ("other bytes", {"round": 6, "phase": "z"}),
+    "another phase": ("bad phase", {"phase": "x"}),
+    "no phase": ("bad phase", {"phase": ""}),
+}
+
+
+async def test_bad_frames(nodes: Live) -> None:
+    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    for name, (kind, changes) in BAD_FRAMES.items():
+        counted = refused[kind]
+        assert await say(nodes, metadata(nodes), frame(nodes, **changes)) == STATUS[kind], name
+        assert refused[kind] == counted + 1, name
+    assert held(nodes) == before
+
+
+async def test_garbage(nodes: Live) -> None:
+    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    assert await say(nodes, metadata(nodes), b"\xff garbage") == STATUS["not a frame"]
+    assert refused["not a frame"] == 1
+    assert held(nodes) == before
+
+
+async def test_copies_are_ignored_silently(nodes: Live) -> None:
+    before, refused = held(nodes), sum(nodes.nodes[VICTIM].refused.values())
+    assert await say(nodes, metadata(nodes), *[sent(nodes)] * 3, sent(nodes, phase="z")) == grpc.StatusCode.OK
+    assert held(nodes) == before
+    assert sum(nodes.nodes[VICTIM].refused.values()) == refused
+
+
+async def test_a_fault_is_logged_once(nodes: Live, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        await say(nodes, metadata(nodes), frame(nodes, round=1000))
+    assert caplog.text.count("refused (further ones are only counted): future") == 1
+
+
+async def test_bad_frames_while_rounds_are_run(nodes: Live) -> None:
+    """Nobody waits for the liar."""
+    bad = [frame(nodes, **changes) for name, (_, changes) in BAD_FRAMES.items() if name != "future"]
+    await nodes.release(ROUNDS)
+    codes = await asyncio.gather(*(say(nodes, metadata(nodes), one) for one in bad))
+    assert grpc.StatusCode.OK not in codes
+
+
+def mutated(rng: random.Random, whole: bytes) -> bytes:
+    changed = bytearray(whole)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(changed) or 1)
+        match rng.randrange(4):
+            case 0:
+                changed[at:] = b""
+            case 1:
+                changed[at:at] = rng.randbytes(rng.randint(1, 9))
+            case 2:
+                del changed[at : at + rng.randint(1, 9)]
+            case _ if changed:
+                changed[at] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def harmless(nodes: Live, content: bytes) -> bool:
+    """Not what the neighbour itself might send next: without TLS nobody can tell such a frame from an honest one."""
+    try:
+        read = wire_pb2.Frame.FromString(content)
+    except DecodeError:
+        return True
+    return read.run != nodes.run_id or not ROUND <= read.round <= ROUND + 12
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_fuzzed_frames(nodes: Live, seed: int) -> None:
+    rng, victim = random.Random(seed), nodes.nodes[VICTIM]
+    whole = [sent(nodes, k, phase) for k in (9, 10) for phase in ("y", "z")]
+    tried = [mutated(rng, rng.choice(whole)) for _ in range(170)] + [
+        rng.randbytes(rng.randint(0, 99)) for _ in range(60)
+    ]
+    before, counted = held(nodes), sum(victim.refused.values())
+    async with nodes.channel(VICTIM) as channel:
+        codes = [await exchange(channel, metadata(nodes), one) for one in tried if harmless(nodes, one)]
+    assert held(nodes)[:-1] == before[:-1]
+    allowed = {STATUS[kind] for kind in STATUS} | {grpc.StatusCode.OK}
+    assert set(codes) <= allowed
+    assert sum(victim.refused.values()) - counted == sum(code != grpc.StatusCode.OK for code in codes)
+
+
+async def test_a_message_beyond_the_limit(nodes: Live) -> None:
+    before = held(nodes)
+    huge = frame(nodes, rows=bytes(9 << 20))
+    assert await say(nodes, metadata(nodes), huge) == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert held(nodes) == before
+
+
+# --- control calls --------------------------------------------------------------------------------------------
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code(), str(refused.value.details())
+
+
+async def test_control_calls_for_something_else(nodes: Live) -> None:
+    refused = nodes.nodes[VICTIM].refused
+    async with nodes.channel(VICTIM) as channel:
+        control = wire_pb2_grpc.ControlStub(channel)
+        prepare, another = wire_pb2.PrepareRequest, "f" * 32
+        for kind, call in (
+            ("wrong digest", lambda: control.Prepare(prepare(run=nodes.run_id, digest="0" * 64))),
+            ("run id used", lambda: control.Prepare(prepare(run=another, digest=nodes.digest))),
+            ("wrong run", lambda: control.Release(wire_pb2.ReleaseRequest(run=another, until=ROUNDS))),
+            ("wrong run", lambda: control.Stop(wire_pb2.StopRequest(run=another))),
+            ("wrong run", lambda: control.Watch(wire_pb2.WatchRequest(run=another)).read()),
+        ):
+            counted = refused[kind]
+            code, details = await refusal(call())
+            assert code == STATUS[kind] == grpc.StatusCode.FAILED_PRECONDITION
+            assert details.startswith(kind)
+            assert refused[kind] == counted + 1
+    assert not nodes.nodes[VICTIM].stopped.is_set()
+
+
+async def test_before_a_run_is_prepared(tmp_path: Path) -> None:
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        assert await say(nodes, metadata(nodes)) == STATUS["not prepared"]
+        with pytest.raises(grpc.aio.AioRpcError, match="not prepared"):
+            await nodes.release(3, VICTIM)
+        await nodes.prepare()
+        await nodes.finish()
+    assert_same_run(nodes)
+
+
+async def test_a_run_id_belongs_to_one_experiment(tmp_path: Path) -> None:
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        home = tmp_path / f"node-{VICTIM}"
+        home.mkdir()
+        (home / "runs.txt").write_text(f"{nodes.run_id} {'0' * 64}\n")
+        with pytest.raises(grpc.aio.AioRpcError, match="run id used"):
+            await nodes.prepare(VICTIM)
+
+
+async def test_more_credit_than_rounds(nodes: Live) -> None:
+    await nodes.release(10**9)
+    await nodes.reach(ROUNDS)
+
+
+# --- foreign clients and ports --------------------------------------------------------------------------------
+
+
+def foreign_client(port: int, run: str) -> dict[str, Any]:
+    """Knows an address and nothing else: no generated code, everything from reflection."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        pool = DescriptorPool(database)
+
+        def call(service: str, method: str, **values: Any) -> Any:
+            found = pool.FindServiceByName(service).FindMethodByName(method)
+            answer = message_factory.GetMessageClass(found.output_type)
+            ask = channel.unary_unary(
+                f"/{service}/{method}",
+                request_serializer=lambda request: request.SerializeToString(),
+                response_deserializer=answer.FromString,
+            )
+            return ask(message_factory.GetMessageClass(found.input_type)(**values), timeout=SECONDS)
+
+        health = call("grpc.health.v1.Health", "Check")
+        states = health.DESCRIPTOR.fields_by_name["status"].enum_type.values_by_number
+        try:
+            call("dpp2.node.v1.Control", "Prepare", run=run, digest="nonsense")
+            status = grpc.StatusCode.OK
+        except grpc.RpcError as error:
+            status = error.code()
+        return {
+            "services": set(database.get_services()),
+            "health": states[health.status].name,
+            "frame": [field.name for field in pool.FindMessageTypeByName("dpp2.node.v1.Frame").fields],
+            "prepare": status,
+        }
+
+
+async def test_a_client_built_from_the_descriptor_alone(nodes: Live) -> None:
+    learnt = await asyncio.to_thread(foreign_client, nodes.ports[VICTIM], nodes.run_id)
+    assert learnt == {
+        "services": {
+            "dpp2.node.v1.Peer",
+            "dpp2.node.v1.Control",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection",
+        },
+        "health": "SERVING",
+        "frame": ["run", "round", "phase", "senders", "rows", "durable"],
+        "prepare": grpc.StatusCode.FAILED_PRECONDITION,
+    }
+
+
+async def test_a_port_is_not_shared(tmp_path: Path) -> None:
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        nodes.ports[1] = nodes.ports[0]
+        second, first = nodes.nodes.pop(1), nodes.nodes
+        await second.stop()
+        with pytest.raises(NodeFailed, match="is taken or cannot be listened on"):
+            await nodes.start_one(1)
+        assert first[0] is not None
+
+
+async def test_nothing_listens_after_a_stop(tmp_path: Path) -> None:
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(3)
+        await nodes.reach(3)
+    for port in nodes.ports.values():
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -1,0 +1,504 @@
+"""The parts of a node that need no network: codec, inbox, mixing, files, cluster, keys."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dpp2 import BadInput
+from dpp2 import keys as keyed
+from dpp2.topology import Graph
+from dpp2.weights import edge_weights, weight_matrix
+from node.cluster import Cluster
+from node.codec import Rows, decode, encode, message_limit
+from node.errors import STATUS, NodeFailed, PeerFault
+from node.files import Checkpoints, Journal, RecordFiles
+from node.inbox import Inbox
+from node.keyring import Keyring, write_key
+from node.mixing import Mixer
+from node.v1 import wire_pb2
+
+D = 3
+PHASES = ("y", "z")
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+# --- codec ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    senders=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5, unique=True).map(sorted),
+    round_=st.integers(0, 2**63),
+    durable=st.integers(0, 2**63),
+    data=st.data(),
+)
+def test_a_frame_survives_the_wire(senders: list[int], round_: int, durable: int, data: st.DataObject) -> None:
+    rows = data.draw(arrays(np.float64, (len(senders), D), elements=FINITE))
+    sent = encode("run", round_, "y", senders, rows, durable)
+    assert len(sent) <= message_limit(D, len(senders))
+    back = decode(sent, D)
+    assert (back.run, back.round, back.phase, back.senders) == ("run", round_, "y", tuple(senders))
+    assert back.durable == durable
+    assert back.rows.tobytes() == rows.tobytes()
+
+
+def test_other_byte_orders_leave_as_little_endian() -> None:
+    rows = np.arange(3.0).reshape(1, 3)
+    assert encode("r", 0, "y", [0], rows.astype(">f8"), 0) == encode("r", 0, "y", [0], rows, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "senders", "rows"),
+    [
+        ("wrong dimension", [], b""),
+        ("wrong dimension", [0], b""),
+        ("wrong dimension", [0], bytes(8 * D - 1)),
+        ("wrong dimension", [0], bytes(8 * D + 8)),
+        ("wrong dimension", [0, 1], bytes(8 * D)),
+        ("bad senders", [1, 0], bytes(16 * D)),
+        ("bad senders", [1, 1], bytes(16 * D)),
+        ("not finite", [0], np.array([0, np.nan, 0]).tobytes()),
+        ("not finite", [0], np.array([0, 0, np.inf]).tobytes()),
+        ("not finite", [0], np.array([-np.inf, 0, 0]).tobytes()),
+    ],
+)
+def test_frames_that_are_wrong_by_themselves(kind: str, senders: list[int], rows: bytes) -> None:
+    frame = wire_pb2.Frame(run="run", round=1, phase="y", senders=senders, rows=rows)
+    with pytest.raises(PeerFault) as fault:
+        decode(frame.SerializeToString(), D)
+    assert fault.value.kind == kind
+    assert fault.value.status == STATUS[kind]
+
+
+@given(st.binary(max_size=60))
+def test_whatever_bytes_come_are_a_fault(content: bytes) -> None:
+    with pytest.raises(PeerFault):
+        decode(content, D)
+
+
+# --- inbox ----------------------------------------------------------------------------------------------------
+
+
+def inbox(ahead: int = 4) -> Inbox:
+    return Inbox("run", PHASES, [7, 2, 5], D, ahead)
+
+
+def rows(sender: int = 2, round_: int = 0, phase: str = "y", run: str = "run", value: float = 1.0) -> Rows:
+    return Rows(run, round_, phase, (sender,), np.full((1, D), value + sender), 0)
+
+
+def state(box: Inbox) -> Any:
+    """Everything an inbox holds, to compare."""
+    kept = {
+        at: array[[n for a, n in box.place.items() if a not in box._missing[at]]] for at, array in box._rows.items()
+    }
+    return copy.deepcopy(
+        (box.round, box.durable, {at: a.tobytes() for at, a in kept.items()}, box._missing, box._seen, box.place)
+    )
+
+
+@given(st.permutations([(sender, k, phase) for sender in (2, 5, 7) for k in range(3) for phase in PHASES]), st.data())
+def test_any_order_and_any_copies(order: list[tuple[int, int, str]], data: st.DataObject) -> None:
+    box, came = inbox(), set()
+    for sender, k, phase in order:
+        assert box.missing(k, phase) == {a for a in (2, 5, 7) if (a, k, phase) not in came}
+        came.add((sender, k, phase))
+        assert box.take(rows(sender, k, phase), [sender]) == (not box.missing(k, phase))
+        before = state(box)
+        again = data.draw(st.sampled_from(sorted(came)))
+        box.take(rows(*again), [again[0]])
+        assert state(box) == before
+    for k in range(3):
+        for phase in PHASES:
+            np.testing.assert_array_equal(box.pop(k, phase), np.outer([3.0, 6.0, 8.0], np.ones(D)))
+        box.advance(k + 1)
+    assert not box._rows
+    assert not box._missing
+
+
+def test_several_senders_in_one_frame() -> None:
+    box = inbox()
+    both = Rows("run", 0, "y", (2, 7), np.array([[2.0] * D, [7.0] * D]), 0)
+    assert not box.take(both, [2, 7])
+    assert box.take(rows(5, value=0.0), [5])
+    np.testing.assert_array_equal(box.pop(0, "y")[:, 0], [2.0, 5.0, 7.0])
+
+
+FAULTS: dict[str, tuple[Rows, list[int]]] = {
+    "wrong run": (rows(run="another"), [2]),
+    "bad phase": (rows(phase="q"), [2]),
+    "unknown sender": (rows(2), [5]),
+    "not a neighbour": (rows(3), [3]),
+    "stale": (rows(round_=1), [2]),
+    "future": (rows(round_=8), [2]),
+    "other bytes": (rows(round_=3, value=9.0), [2]),
+    "future, durable": (Rows("run", 3, "y", (2,), rows().rows, 8), [2]),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_leaves_everything_as_it_was(kind: str) -> None:
+    box = inbox()
+    box.advance(3)
+    box.forget(2)
+    box.take(rows(2, 3), [2])
+    before = state(box)
+    arrived, allowed = FAULTS[kind]
+    with pytest.raises(PeerFault) as fault:
+        box.take(arrived, allowed)
+    assert fault.value.kind == kind.partition(",")[0]
+    assert state(box) == before
+
+
+def test_one_bad_sender_spoils_the_frame_and_nothing_else() -> None:
+    box = inbox()
+    box.take(rows(5), [5])
+    before = state(box)
+    mixed = Rows("run", 0, "y", (2, 5), np.full((2, D), 4.0), 0)
+    with pytest.raises(PeerFault, match="other bytes"):
+        box.take(mixed, [2, 5])
+    assert state(box) == before
+
+
+@pytest.mark.parametrize("k", [2, 7])
+def test_the_edges_of_what_is_accepted(k: int) -> None:
+    box = inbox()
+    box.advance(3)
+    box.forget(2)
+    box.take(rows(round_=k), [2])
+
+
+def test_a_copy_of_what_was_used_is_ignored_and_not_kept() -> None:
+    """Honest peers send again after a reconnection; otherwise each copy would stay for ever."""
+    box = inbox()
+    for sender in (2, 5, 7):
+        box.take(rows(sender), [sender])
+    box.pop(0, "y")
+    before = state(box)
+    assert not box.take(rows(2), [2])
+    box.advance(1)
+    assert not box.take(rows(5), [5])
+    assert state(box)[2:] == before[2:]
+    with pytest.raises(PeerFault, match="other bytes"):
+        box.take(rows(2, value=5.0), [2])
+
+
+def test_what_is_durable_is_forgotten() -> None:
+    box = inbox()
+    for k in range(3):
+        for sender in (2, 5, 7):
+            for phase in PHASES:
+                box.take(rows(sender, k, phase), [sender])
+        for phase in PHASES:
+            box.pop(k, phase)
+        box.advance(k + 1)
+    assert len(box._seen) == 18
+    box.forget(2)
+    assert {key[0] for key in box._seen} == {2}
+
+
+def test_nobody_to_wait_for() -> None:
+    box = Inbox("run", PHASES, [], D, 1)
+    assert box.missing(0, "y") == set()
+    assert box.pop(0, "y").shape == (0, D)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12), st.sampled_from("yzq"), st.integers(0, 1))))
+def test_whatever_comes_first_stays(frames: list[tuple[int, int, str, int]]) -> None:
+    """Against a dictionary: a row is stored once, and never replaced."""
+    box, model = inbox(), {}
+    for sender, k, phase, value in frames:
+        before = state(box)
+        try:
+            box.take(rows(sender, k, phase, value=float(value)), [sender])
+        except PeerFault as fault:
+            kind = fault.kind
+            unchanged = state(box) == before
+        else:
+            assert model.setdefault((k, phase, sender), value) == value
+            continue
+        assert unchanged
+        assert kind in ("not a neighbour", "future", "bad phase", "other bytes")
+    for (k, phase, sender), value in model.items():
+        assert box._rows[k, phase][box.place[sender], 0] == value + sender
+
+
+# --- mixing ---------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    agents = draw(st.integers(2, 12))
+    spine = [(draw(st.integers(0, j - 1)), j) for j in range(1, agents)]
+    more = draw(st.lists(st.tuples(st.integers(0, agents - 1), st.integers(0, agents - 1)), max_size=30))
+    return Graph.of(range(agents), [*spine, *more])
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs(), st.sampled_from(["metropolis", "laplacian", "plain"]), st.integers(0, 2**32 - 1), st.data())
+def test_mixing_adds_as_the_sparse_product_does(graph: Graph, kind: Any, seed: int, data: st.DataObject) -> None:
+    owned = data.draw(st.lists(st.integers(0, graph.agents - 1), min_size=1, unique=True).map(sorted))
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((graph.agents, D)) * 10.0 ** rng.integers(-9, 9, (graph.agents, D))
+    mixer = Mixer(graph, edge_weights(graph, kind), owned)
+    whole = weight_matrix(graph, kind) @ values
+    assert mixer.mix(values[mixer.known]).tobytes() == whole[owned].tobytes()
+
+
+# --- journal --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Any:
+    """Opens the same journal, again and again; closes them all at the end."""
+    opened: list[Journal] = []
+
+    def reopen() -> Journal:
+        opened.append(Journal(tmp_path / "journal.bin", PHASES))
+        return opened[-1]
+
+    yield reopen
+    for one in opened:
+        one.close()
+
+
+A, B = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
+
+
+def test_a_replay_may_repeat_and_not_differ(journal: Callable[[], Journal]) -> None:
+    first = journal()
+    first.check(0, "y", None, A)
+    first.check(0, "z", B, A)
+    again = journal()
+    again.check(0, "y", None, A)
+    again.check(0, "z", B, A)
+    again.check(1, "y", None, B)
+    for inputs, sent in ((A, A), (None, A), (B, B)):
+        with pytest.raises(NodeFailed, match="round 0, phase 'z' was sent before with other bytes"):
+            again.check(0, "z", inputs, sent)
+    with pytest.raises(NodeFailed, match="round 1"):
+        journal().check(1, "y", None, A)
+
+
+@pytest.mark.parametrize("lost", range(1, 41))
+def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Journal], tmp_path: Path) -> None:
+    before = journal()
+    before.check(0, "y", None, A)
+    before.check(0, "z", None, A)
+    path = tmp_path / "journal.bin"
+    path.write_bytes(path.read_bytes()[:-lost])
+    after = journal()
+    after.check(0, "z", None, B)  # was never whole, so it never left
+    last = journal()
+    last.check(0, "z", None, B)
+    with pytest.raises(NodeFailed):
+        last.check(0, "y", None, B)
+
+
+def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Journal]) -> None:
+    first = journal()
+    first.check(0, "y", None, A)
+    first.forget(1)
+    with pytest.raises(NodeFailed):
+        journal().check(0, "y", None, B)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------------------
+
+
+def saved(folder: Path, *rounds: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder)
+    for k in rounds:
+        checkpoints.save({"state.x": np.full(4, float(k))}, {"round": k})
+    return checkpoints
+
+
+def found(folder: Path) -> list[int]:
+    return [facts["round"] for _, facts in Checkpoints(folder).load()[0]]
+
+
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
+    assert found(tmp_path) == []
+    saved(tmp_path, 5)
+    assert found(tmp_path) == [5]
+    saved(tmp_path, 10, 15)
+    assert found(tmp_path) == [15, 10]
+    arrays_, _ = Checkpoints(tmp_path).load()[0][0]
+    np.testing.assert_array_equal(arrays_["state.x"], np.full(4, 15.0))
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "short": lambda content: content[:20],
+    "truncated": lambda content: content[:-1],
+    "longer": lambda content: content + b"\0",
+    "flipped": lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:],
+    "flipped checksum": lambda content: bytes([content[0] ^ 1]) + content[1:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_one_is_named_and_the_other_one_used(damage: str, tmp_path: Path) -> None:
+    saved(tmp_path, 5, 10)
+    newer, older = tmp_path / "checkpoint.npz", tmp_path / "checkpoint-before.npz"
+    newer.write_bytes(DAMAGES[damage](newer.read_bytes()))
+    usable, complaints = Checkpoints(tmp_path).load()
+    assert [facts["round"] for _, facts in usable] == [5]
+    assert complaints == [f"{newer} is damaged and is not used"]
+    older.write_bytes(DAMAGES[damage](older.read_bytes()))
+    usable, complaints = Checkpoints(tmp_path).load()
+    assert usable == []
+    assert complaints == [f"{path} is damaged and is not used" for path in (newer, older)]
+
+
+def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path: Path) -> None:
+    saved(tmp_path, 5, 10)
+    (tmp_path / "checkpoint.npz").write_bytes(b"x")
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.load()
+    checkpoints.save({}, {"round": 10})
+    assert found(tmp_path) == [10, 5]
+    checkpoints.save({}, {"round": 15})
+    assert found(tmp_path) == [15, 10]
+
+
+def test_what_a_kill_leaves_behind_is_not_read(tmp_path: Path) -> None:
+    saved(tmp_path, 5, 10)
+    (tmp_path / "checkpoint.part").write_bytes(b"half")
+    (tmp_path / "checkpoint.npz").unlink()  # killed between the two renames
+    assert found(tmp_path) == [5]
+    saved(tmp_path, 10)
+    assert found(tmp_path) == [10, 5]
+
+
+# --- records --------------------------------------------------------------------------------------------------
+
+
+def test_records_are_cut_where_a_restart_begins(tmp_path: Path) -> None:
+    records = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    records.cut(0)
+    for k in range(4):
+        records.append("y", np.array([[k, k + 0.5]]))
+        records.append("eta", float(k))
+        records.append("unknown", 1.0)
+    records.flush()
+    records.close()
+    again = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    again.cut(2)
+    again.append("y", np.array([9.0, 9.0]))
+    again.append("eta", 9.0)
+    again.close()
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "y.f64"), [0, 0.5, 1, 1.5, 9, 9])
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "eta.f64"), [0, 1, 9])
+    last = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    with pytest.raises(NodeFailed, match=r"y\.f64 is shorter than the 4 rounds"):
+        last.cut(4)
+    last.close()
+
+
+# --- cluster.toml ---------------------------------------------------------------------------------------------
+
+
+def cluster(tmp_path: Path, text: str) -> Cluster:
+    (tmp_path / "cluster.toml").write_text(text)
+    return Cluster.load(tmp_path / "cluster.toml")
+
+
+def test_a_cluster_survives_its_file(tmp_path: Path) -> None:
+    whole = Cluster({0: "a:1", 1: "b:2", 2: "a:1", 3: "[::1]:7"}, {(0, 3): "relay:9"})
+    assert cluster(tmp_path, whole.to_toml()) == whole
+    assert whole.place() == {0: 0, 1: 1, 2: 0, 3: 3}
+    assert whole.nodes() == {0: "a:1", 1: "b:2", 3: "[::1]:7"}
+
+
+def test_a_link_is_named_either_way(tmp_path: Path) -> None:
+    assert cluster(tmp_path, '[agents]\n0="a:1"\n1="b:1"\n[links]\n"1-0"="c:1"\n').links == {(0, 1): "c:1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "every agent from 0 on"),
+        ('[agents]\n1 = "a:1"', "every agent from 0 on"),
+        ('[agents]\n0 = "a:1"\n2 = "a:2"', "every agent from 0 on"),
+        ('[agents]\nx = "a:1"', "the number of an agent"),
+        ('[agents]\n-1 = "a:1"', "the number of an agent"),
+        ("[agents]\n0 = 7000", "an address such as"),
+        ('[agents]\n0 = "7000"', "an address such as"),
+        ('[agents]\n0 = ":7000"', "an address such as"),
+        ('[agents]\n0 = "host:"', "an address such as"),
+        ('[agents]\n0 = "host:http"', "an address such as"),
+        ('[agents]\n0 = "a:1"\n[links]\n"0" = "a:1"', "two agents, as in"),
+        ('[agents]\n0 = "a:1"\n[links]\n"0-x" = "a:1"', "two agents, as in"),
+        ('[agents]\n0 = "a:1"\n[links]\n"0-1-2" = "a:1"', "two agents, as in"),
+        ('[agents]\n0 = "a:1"\n[links]\n"0-1" = "a"', "an address such as"),
+        ("[agents", "valid TOML"),
+        ("agents = 3", "the tables"),
+        ('[agents]\n0 = "a:1"\n[nodes]\n', "and nothing else"),
+    ],
+)
+def test_clusters_that_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=message):
+        cluster(tmp_path, text)
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a readable cluster"):
+        Cluster.load(tmp_path / "none.toml")
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def test_seeded_keys_are_those_of_an_embedded_run(tmp_path: Path) -> None:
+    ring = Keyring.of(1, [0, 3], tmp_path, None)
+    seed = keyed.seed_key(1)
+    assert ring.agents == {0: keyed.derive(seed, "agent"), 3: keyed.derive(seed, "agent")}
+    assert ring.eta == keyed.derive(seed, "eta")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_own_keys_are_drawn_once(tmp_path: Path) -> None:
+    write_key(tmp_path / "eta.key", bytes(range(32)))
+    first = Keyring.of("os", [0, 1], tmp_path / "home", tmp_path / "eta.key")
+    assert first.eta == bytes(range(32))
+    assert first.agents[0] != first.agents[1]
+    assert Keyring.of("os", [0, 1], tmp_path / "home", tmp_path / "eta.key") == first
+    assert {key.stat().st_mode & 0o777 for key in tmp_path.rglob("*.key")} == {0o600}
+    with pytest.raises(FileExistsError):
+        write_key(tmp_path / "eta.key", bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "message"),
+    [
+        ("00" * 32, 0o640, "only its owner can read"),
+        ("00" * 32, 0o604, "only its owner can read"),
+        ("00" * 31, 0o600, "32 bytes in hexadecimal, not 31"),
+        ("zz" * 32, 0o600, "32 bytes in hexadecimal"),
+        ("", 0o600, "32 bytes in hexadecimal"),
+    ],
+)
+def test_key_files_that_are_refused(content: str, mode: int, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "eta.key"
+    path.write_text(content)
+    path.chmod(mode)
+    with pytest.raises(BadInput, match=message):
+        Keyring.of("os", [0], tmp_path, path)
+    assert Keyring.of(1, [0], tmp_path, path)  # a seeded run reads none
+
+
+def test_the_eta_key_is_never_made(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a readable key file"):
+        Keyring.of("os", [0], tmp_path, tmp_path / "eta.key")
+    with pytest.raises(BadInput, match=r"which run\.seed"):
+        Keyring.of("os", [0], tmp_path, None)

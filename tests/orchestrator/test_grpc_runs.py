@@ -1,0 +1,262 @@
+"""`dpp2 run --transport grpc`: real processes, real kills, and the bytes of an undisturbed embedded run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Bytes = Callable[[Path], dict[str, bytes]]
+Call = Callable[..., Any]
+SECONDS = 40  # the longest wait for anything
+COMPARED = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv")
+CODE = "from orchestrator.cli import main; main()"
+TABLES: dict[str, Any] = {
+    "network.topology": "ring",
+    "network.agents": 4,
+    "problem.name": "least-squares",
+    "problem.dimension": 3,
+    "run.rounds": 20,
+}
+
+
+def options(**changes: Any) -> list[str]:
+    tables = TABLES | {name.replace("__", "."): value for name, value in changes.items()}
+    return [word for name, value in tables.items() for word in ("--set", f"{name}={value}")]
+
+
+def records(run: Path) -> dict[str, bytes]:
+    return {name: (run / name).read_bytes() for name in COMPARED}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def nodes_of(folder: Path) -> list[int]:
+    """Node processes whose files are in this folder, whoever their parent is."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"node" in words and any(str(folder).encode() in word for word in words) and alive(int(entry.name)):
+                    found.append(int(entry.name))
+    return sorted(found)
+
+
+def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    ends = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < ends, "waited too long"
+        time.sleep(0.01)
+    return value
+
+
+def rounds_done(run: Path) -> int:
+    """As many as some node has written down already (24 bytes a round and agent)."""
+    sizes = [path.stat().st_size for path in run.glob("nodes/node-*/run/records/y.f64")]
+    return max(sizes, default=0) // 24
+
+
+class Runs:
+    """Starts `dpp2` as a process; whatever is left of one at the end is killed."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._folder, self._environment = folder, environment
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CODE, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self._environment,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def finish(self, process: subprocess.Popen[str], code: int = 0) -> str:
+        said, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == code, said
+        return said
+
+    def __call__(self, *words: object, code: int = 0) -> str:
+        return self.finish(self.start(*words), code)
+
+    def clean_up(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for pid in nodes_of(self._folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, environment: dict[str, str]) -> Iterator[Runs]:
+    started = Runs(tmp_path, environment)
+    yield started
+    started.clean_up()
+
+
+@pytest.fixture
+def embedded(dpp2: Call, quick_plot: None, tmp_path: Path) -> Callable[..., dict[str, bytes]]:
+    """The records of the same run without a network."""
+
+    def run(**changes: Any) -> dict[str, bytes]:
+        ended = dpp2("run", *options(**changes), "--out", tmp_path / "apart" / "embedded")
+        assert ended.code == 0, ended.err
+        return records(tmp_path / "apart" / "embedded")
+
+    return run
+
+
+SHAPES: dict[str, list[object]] = {"two processes": ["--processes", 2], "strict": ["--strict", "--processes", 2]}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_same_bytes_as_embedded(
+    shape: str, dpp2: Call, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    """The nodes are processes, the orchestrator is this one."""
+    chosen = options(network__agents=3, run__rounds=12)
+    ended = dpp2("run", *chosen, "--transport", "grpc", *SHAPES[shape], "--out", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert nodes_of(tmp_path) == []
+    assert records(tmp_path / "run") == embedded(network__agents=3, run__rounds=12)
+    assert len([*(tmp_path / "run" / "nodes").glob("node-*")]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [False, True])
+def test_one_process_each(strict: bool, runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    more = ["--strict"] if strict else []
+    runs("run", *options(), "--transport", "grpc", *more, "--out", tmp_path / "run")
+    assert records(tmp_path / "run") == embedded()
+    assert nodes_of(tmp_path) == []
+    assert len([*(tmp_path / "run" / "nodes").glob("node-*")]) == 4
+
+
+@pytest.mark.slow
+def test_the_experiment_may_say_so(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    runs("run", *options(run__transport="grpc", network__agents=2, network__topology="path"), "--out", tmp_path / "run")
+    assert records(tmp_path / "run") == embedded(network__agents=2, network__topology="path")
+
+
+@pytest.mark.slow
+def test_without_truth(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    chosen = options(network__agents=3)
+    runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--no-truth", "--out", tmp_path / "run")
+    whole = embedded(network__agents=3)
+    assert not (tmp_path / "run" / "truth.npz").exists()
+    for name in ("observation.npz", "solution.npz"):
+        assert (tmp_path / "run" / name).read_bytes() == whole[name]
+
+
+@pytest.mark.slow
+def test_os_keys(runs: Runs, tmp_path: Path) -> None:
+    """Keys are the owner's alone; a resumed run that has ended writes the same bytes once more."""
+    chosen = options(network__agents=3, run__seed="os")
+    runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--out", tmp_path / "run")
+    keys = [*(tmp_path / "run").rglob("*.key")]
+    assert len(keys) == 4
+    assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}
+    before = records(tmp_path / "run")
+    runs("run", "--resume", tmp_path / "run", "--processes", 2)
+    assert records(tmp_path / "run") == before
+
+
+@pytest.mark.slow
+def test_longer(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    chosen = options(network__agents=3, run__rounds=13)
+    runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--out", tmp_path / "run")
+    runs("run", "--resume", tmp_path / "run", "--set", "run.rounds=27")  # keeps its two processes
+    assert records(tmp_path / "run") == embedded(network__agents=3, run__rounds=27)
+
+
+@pytest.mark.slow
+def test_another_run_in_its_place(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    for seed in (1, 2):
+        chosen = options(network__agents=3, run__seed=seed)
+        runs("run", *chosen, "--transport", "grpc", "--processes", seed, "--force", "--out", tmp_path / "run")
+    assert records(tmp_path / "run") == embedded(network__agents=3, run__seed=2)
+
+
+# --- interrupted and killed -----------------------------------------------------------------------------------
+
+LONG = 800
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nodes_that_are_killed(
+    seed: int, runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    rng, run = random.Random(seed), tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 10)
+    killed = 0
+    while killed < 8 and process.poll() is None:
+        if victims := nodes_of(run):
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(victims), signal.SIGKILL)
+                killed += 1
+        time.sleep(rng.uniform(0.0, 0.6))
+    runs.finish(process)
+    assert killed == 8
+    assert records(run) == embedded(run__rounds=LONG)
+    assert nodes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_all_nodes_killed_at_once(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 50)
+    for pid in nodes_of(run):
+        os.kill(pid, signal.SIGKILL)
+    runs.finish(process)
+    assert records(run) == embedded(run__rounds=LONG)
+
+
+@pytest.mark.slow
+def test_interrupted_and_resumed(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 10)
+    process.send_signal(signal.SIGINT)
+    assert "--resume" in runs.finish(process, code=130)
+    assert nodes_of(tmp_path) == []
+    runs("run", "--resume", run)
+    assert records(run) == embedded(run__rounds=LONG)
+
+
+@pytest.mark.slow
+def test_the_orchestrator_killed(runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path) -> None:
+    """Its nodes end with it, however it ends, and the run can be resumed."""
+    run = tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 10)
+    assert len(nodes_of(run)) == 4
+    process.kill()
+    process.wait(SECONDS)
+    until(lambda: not nodes_of(run), seconds=5)
+    runs("run", "--resume", run)
+    assert records(run) == embedded(run__rounds=LONG)
+    assert nodes_of(tmp_path) == []

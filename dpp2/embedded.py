@@ -8,7 +8,7 @@ makes a hundred thousand agents affordable. The blocks are the same round progra
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise, repeat
@@ -46,6 +46,22 @@ def blocks_of(agents: int, size: int = BLOCK) -> list[range]:
     return [range(low, high) for low, high in pairwise(bounds)]
 
 
+class Cores:
+    """`map` with a contiguous share of the items for every core: one hand-over per core, however many the items."""
+
+    def __init__(self) -> None:
+        self._count = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._count, initializer=_overflow_is_reported_elsewhere)
+
+    def map(self, work: Callable[..., Any], *items: Iterable[Any]) -> list[Any]:
+        calls = list(zip(*items, strict=False))  # one of them may be endless
+        bounds = [len(calls) * n // self._count for n in range(self._count + 1)]
+        shares = [calls[low:high] for low, high in pairwise(bounds)]
+        return [
+            done for share in self._pool.map(lambda share: [work(*call) for call in share], shares) for done in share
+        ]
+
+
 class Network:
     """Blocks of agents that exchange rows through P."""
 
@@ -57,7 +73,7 @@ class Network:
         if len(blocks) > 1:
             self._wire = np.empty((agents, dimension))
             # Blocks are independent within a phase, and NumPy and SciPy let go of the interpreter while they compute.
-            self.each = ThreadPoolExecutor(os.cpu_count(), initializer=_overflow_is_reported_elsewhere).map
+            self.each = Cores().map
 
     def round(self, k: int, sent: Callable[[str, Array], None]) -> list[Private]:
         """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -111,6 +112,24 @@ def standard_laplace(words: Words) -> Array:
     return magnitude
 
 
+class Silence:
+    """No noise: adding it to an array, or taking it away, gives that array, without a pass over memory."""
+
+    __array_ufunc__ = None  # tells arrays to leave `array + silence` to us
+
+    def __radd__(self, other: Array) -> Array:
+        return other
+
+    __rsub__ = __radd__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.zeros((), dtype or np.float64)
+
+
+SILENCE = Silence()
+Noise = Array | Silence
+
+
 class NoiseStream:
     """Lap(u_i r_i^k) for the agents owned here, coordinate-wise and independent (paper, section III-B)."""
 
@@ -131,11 +150,11 @@ class NoiseStream:
             for key, first, count in _runs(keys, agents)
         ]
 
-    def __call__(self, k: int) -> Array | float:
-        """The noise of round k, (agents, d); plain 0.0 where every scale is zero, which costs nothing to add."""
+    def __call__(self, k: int) -> Noise:
+        """The noise of round k, (agents, d); silence where every scale is zero."""
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
         if self.silent or (isinstance(scale, float) and scale == 0.0):
-            return 0.0
+            return SILENCE
         parts = [stream.words(k, start, count) for stream, start, count in self.slices]
         words = parts[0] if len(parts) == 1 else np.concatenate(parts)
         noise = standard_laplace(words).reshape(-1, self.dimension)

@@ -44,7 +44,7 @@ class RecordFiles:
             file.truncate(size)
             file.seek(size)
 
-    def append(self, name: str, values: Array | float) -> None:
+    def append(self, name: str, values: Any) -> None:
         file = self._files.get(name)
         if file is not None:
             width = self._widths[name]

@@ -101,5 +101,5 @@ def record_widths(hosting: Hosting, telemetry: bool) -> dict[str, int]:
     return sent | private | {"values": agents} | dict.fromkeys(section.scalars, 1)
 
 
-def private_records(x: Array, private: Private) -> dict[str, Array | float]:
+def private_records(x: Array, private: Private) -> dict[str, Any]:
     return {"x": x, "grad": private.grad, "values": private.values, **private.noise, **private.scalars}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import RunKeys
+from dpp2.keys import Noise, RunKeys
 from dpp2.privacy import Mechanism, Unsupported
 from dpp2.problems.base import Objective
 from dpp2.schema import Section
@@ -44,7 +44,7 @@ class Private:
 
     values: Array  # f_i(x_i^k)
     grad: Array  # ∇f_i(x_i^k)
-    noise: Mapping[str, Array | float]
+    noise: Mapping[str, Noise]
     scalars: Mapping[str, float]  # one number for the whole network, such as η^k
 
 

@@ -23,7 +23,7 @@ from pydantic import Field
 from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Private, Round, Setup
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import EtaStream, NoiseStream
+from dpp2.keys import SILENCE, EtaStream, Noise, NoiseStream
 from dpp2.privacy import Mechanism
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
@@ -103,13 +103,13 @@ class Dpp2:
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
         self._eta = EtaStream(setup.keys.eta) if isinstance(section.eta, str) else section.eta
-        self.w: Callable[[int], Array | float] = _stream("w", noise.u_w, noise.decay, setup)
-        self.e: Callable[[int], Array | float] = _stream("e", noise.u_e, noise.decay, setup)
+        self.w: Callable[[int], Noise] = _stream("w", noise.u_w, noise.decay, setup)
+        self.e: Callable[[int], Noise] = _stream("e", noise.u_e, noise.decay, setup)
 
     def quiet(self) -> Dpp2:
         """The same program without noise; nor is η drawn, since x does not depend on it."""
         copied = copy(self)
-        copied.w = copied.e = lambda k: 0.0
+        copied.w = copied.e = lambda k: SILENCE
         copied._eta = 1.0
         return copied
 
@@ -122,8 +122,8 @@ class Dpp2:
         return self._eta if isinstance(self._eta, float) else self._eta(k)
 
     def round(self, s: Dpp2State, k: int) -> Round:
-        w, e, eta, t = self.w(k), self.e(k), self.eta(k), 1 + self.damping
-        y = t * (s.x + w) + (1 - eta) * s.d
+        w, e, eta = self.w(k), self.e(k), self.eta(k)
+        y = self._amplified(s.x + w) + (1 - eta) * s.d
         Ly = yield Broadcast("y", y)
         f, grad = self.objective(s.x)
         q = eta * s.q + self.rho * Ly
@@ -135,6 +135,10 @@ class Dpp2:
             q=self._damped(s.q, q),
         )
         return state, Private(f, grad, noise={"w": w, "e": e}, scalars={"eta": eta})
+
+    def _amplified(self, v: Array) -> Array:
+        """(1+τ) v, which for the paper's τ = 0 is v itself."""
+        return (1 + self.damping) * v if self.damping else v
 
     def _damped(self, old: Array, new: Array) -> Array:
         """The paper's update, or a part 1/(1+τ) of the way to it."""

@@ -99,7 +99,7 @@ def _large(agents: int, *, noise: bool) -> Simulation:
 
 def _rounds(simulation: Simulation) -> float:
     """Seconds per round, over enough rounds to see."""
-    rounds = max(3, 30_000 // simulation.setting.graph.agents)
+    rounds = max(10, 100_000 // simulation.setting.graph.agents)
     before = simulation.seconds
     simulation.advance(rounds)
     return (simulation.seconds - before) / rounds

@@ -252,8 +252,14 @@ def test_scales_are_per_agent() -> None:
 
 def test_silence_costs_nothing() -> None:
     """All scales zero, or decayed to zero: a plain 0.0, no keystream."""
-    assert NoiseStream([KEY], "w", [0], 4, np.zeros(1), np.ones(1))(0) == 0.0
-    assert NoiseStream([KEY], "w", [0], 4, np.ones(1), np.zeros(1))(1) == 0.0
+    x = np.ones((1, 4))
+    for stream, k in (
+        (NoiseStream([KEY], "w", [0], 4, np.zeros(1), np.ones(1)), 0),
+        (NoiseStream([KEY], "w", [0], 4, np.ones(1), np.zeros(1)), 1),
+    ):
+        assert x + stream(k) is x
+        assert x - stream(k) is x
+        assert np.asarray(stream(k)) == 0.0
 
 
 # --- whole runs -----------------------------------------------------------------------------------------------

@@ -251,7 +251,7 @@ def test_scales_are_per_agent() -> None:
 
 
 def test_silence_costs_nothing() -> None:
-    """All scales zero, or decayed to zero: a plain 0.0, no keystream."""
+    """All scales zero, or decayed to zero: the array itself comes back, and no keystream is drawn."""
     x = np.ones((1, 4))
     for stream, k in (
         (NoiseStream([KEY], "w", [0], 4, np.zeros(1), np.ones(1)), 0),

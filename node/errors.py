@@ -11,6 +11,7 @@ import grpc
 STATUS = {
     "wrong run": grpc.StatusCode.FAILED_PRECONDITION,
     "wrong digest": grpc.StatusCode.FAILED_PRECONDITION,
+    "bad run id": grpc.StatusCode.INVALID_ARGUMENT,
     "run id used": grpc.StatusCode.FAILED_PRECONDITION,
     "not prepared": grpc.StatusCode.FAILED_PRECONDITION,
     "unknown sender": grpc.StatusCode.NOT_FOUND,

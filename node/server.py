@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -45,6 +46,11 @@ class NodeConfig:
     @property
     def name(self) -> int:
         return min(self.owned)
+
+
+def run_folder(home: Path, run_id: str) -> Path:
+    """Where a node keeps one run; another run in the same home meets neither its journal nor its records."""
+    return home / "runs" / run_id
 
 
 def address_of(neighbour: Neighbour, cluster: Cluster) -> str:
@@ -129,7 +135,7 @@ class Node(wire_pb2_grpc.ControlServicer):
                 seed, home = self.config.experiment.run.seed, self.config.home
                 keyring = Keyring.of(seed, self.config.owned, home, self.config.eta_key)
                 rounds = self.config.experiment.run.rounds
-                self.run = NodeRun(hosting, keyring, run_id, home / "run", self.config.every, rounds)
+                self.run = NodeRun(hosting, keyring, run_id, run_folder(home, run_id), self.config.every, rounds)
                 for complaint in self.run.complaints:
                     log.warning(complaint)
                 self._tasks = [asyncio.create_task(self._guard(self.run))]
@@ -141,6 +147,8 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     def _claim(self, run_id: str) -> None:
         """A run id belongs to one experiment for ever: with it the noise would be the same."""
+        if not re.fullmatch(r"[0-9a-f]{1,64}", run_id):  # it names a folder, too
+            raise PeerFault("bad run id", f"{run_id[:20]!r} is not hexadecimal")
         self.config.home.mkdir(parents=True, exist_ok=True)
         path = self.config.home / "runs.txt"
         claimed = f"{run_id} {self.config.experiment.digest}"

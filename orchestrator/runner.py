@@ -133,6 +133,7 @@ def _go_on(simulation: Simulation, directory: RunDirectory, progress: Progress, 
 
 def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progress, cluster: ClusterShape) -> None:
     """Every round at node processes of this machine; their records are merged when they have ended."""
+    from node.server import run_folder
     from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
     from orchestrator.merge import absorb
 
@@ -151,7 +152,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
         )
         if not local.finished:
             raise Interrupted(directory.path, local.round)
-    absorb(simulation, [nodes / f"node-{min(group)}" / "run" for group in groups])
+    run_id = simulation.setting.secrets.run_id
+    absorb(simulation, [run_folder(nodes / f"node-{min(group)}", run_id) for group in groups])
     simulation.seconds += time.perf_counter() - began
 
 

@@ -15,7 +15,7 @@ from dpp2 import Experiment, Simulation
 from node.cluster import Cluster
 from node.keyring import write_key
 from node.limits import CHANNEL_OPTIONS
-from node.server import Node, NodeConfig
+from node.server import Node, NodeConfig, run_folder
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator.local import for_nodes
 from orchestrator.merge import absorb
@@ -120,7 +120,7 @@ class Live:
     def merged(self) -> Simulation:
         """A fresh simulation, filled with what the nodes wrote down."""
         simulation = Simulation(self.simulation.experiment, secrets=self.simulation.setting.secrets)
-        absorb(simulation, [home / "run" for home in self.homes])
+        absorb(simulation, [run_folder(home, self.run_id) for home in self.homes])
         return simulation
 
 

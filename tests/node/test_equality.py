@@ -10,6 +10,7 @@ import pytest
 from live import assert_same_run, live, networked, one_each, small
 
 from dpp2 import Simulation
+from node.server import run_folder
 from orchestrator.merge import absorb
 
 TOPOLOGIES = (
@@ -91,7 +92,7 @@ async def test_strict_rounds(tmp_path: Path) -> None:
 
 async def test_without_telemetry_only_frames_are_kept(tmp_path: Path) -> None:
     nodes = await networked(small(run__telemetry="none"), tmp_path, one_each(4))
-    kept = {file.stem for home in nodes.homes for file in (home / "run" / "records").iterdir()}
+    kept = {file.stem for home in nodes.homes for file in (run_folder(home, nodes.run_id) / "records").iterdir()}
     assert kept == set(nodes.simulation.experiment.algorithm.phases)
     embedded = nodes.simulation
     embedded.advance(embedded.remaining)
@@ -160,7 +161,7 @@ async def test_a_damaged_checkpoint_costs_nothing_but_time(tmp_path: Path, caplo
         await nodes.release(12)
         await nodes.reach(12)
         await nodes.nodes[1].stop()
-        newest = tmp_path / "node-1" / "run" / "checkpoint.npz"
+        newest = run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.npz"
         newest.write_bytes(newest.read_bytes()[:-7])
         await nodes.start_one(1)
         await nodes.prepare(1)
@@ -169,12 +170,18 @@ async def test_a_damaged_checkpoint_costs_nothing_but_time(tmp_path: Path, caplo
     assert_same_run(nodes)
 
 
+async def test_a_home_serves_one_run_after_the_other(tmp_path: Path) -> None:
+    """Another experiment in the same homes: its own journal and records, and nobody's noise."""
+    for damping in (0.0, 1.0):
+        assert_same_run(await networked(small(algorithm__damping=damping), tmp_path, one_each(4)))
+
+
 async def test_folders_of_another_run_are_not_merged(tmp_path: Path) -> None:
     nodes = await networked(small(), tmp_path, one_each(4))
     with pytest.raises(ValueError, match="records of run"):
-        absorb(Simulation(small(run__seed=2)), [home / "run" for home in nodes.homes])
+        absorb(Simulation(small(run__seed=2)), [run_folder(home, nodes.run_id) for home in nodes.homes])
     with pytest.raises(ValueError, match="folders of all 4 agents, not of 3"):
-        absorb(Simulation(small()), [home / "run" for home in nodes.homes[1:]])
+        absorb(Simulation(small()), [run_folder(home, nodes.run_id) for home in nodes.homes[1:]])
 
 
 async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> None:
@@ -184,7 +191,7 @@ async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> No
         await nodes.reach(12)
         await nodes.nodes[1].stop()
         for name in ("checkpoint.npz", "checkpoint-before.npz"):
-            (tmp_path / "node-1" / "run" / name).write_bytes(b"gone")
+            (run_folder(tmp_path / "node-1", nodes.run_id) / name).write_bytes(b"gone")
         await nodes.start_one(1)
         with pytest.raises(grpc.aio.AioRpcError, match="this node cannot go on") as refused:
             await nodes.prepare(1)

@@ -270,6 +270,14 @@ async def test_a_run_id_belongs_to_one_experiment(tmp_path: Path) -> None:
             await nodes.prepare(VICTIM)
 
 
+async def test_a_run_id_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:
+    """The id comes from whoever calls: "../.." must not lead out of the node's home."""
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        nodes.run_id = "../../elsewhere"
+        with pytest.raises(grpc.aio.AioRpcError, match="bad run id"):
+            await nodes.prepare(VICTIM)
+
+
 async def test_more_credit_than_rounds(nodes: Live) -> None:
     await nodes.release(10**9)
     await nodes.reach(ROUNDS)

@@ -67,7 +67,7 @@ def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
 
 def rounds_done(run: Path) -> int:
     """As many as some node has written down already (24 bytes a round and agent)."""
-    sizes = [path.stat().st_size for path in run.glob("nodes/node-*/run/records/y.f64")]
+    sizes = [path.stat().st_size for path in run.glob("nodes/node-*/runs/*/records/y.f64")]
     return max(sizes, default=0) // 24
 
 

@@ -31,7 +31,7 @@ def per_agent(value: Any, agents: int) -> list[float]:
 
 
 def dumb_run(experiment: Experiment, x0: np.ndarray, dimension: int) -> dumb.History:
-    """The resolved experiment through the dumb loop; keys derived by hand (spec 4, Keys)."""
+    """The resolved experiment through the dumb loop; keys derived by hand (keys.py)."""
     network, agents = experiment.network, experiment.network.agents
     algorithm, noise = experiment.algorithm.table(), experiment.noise.table()
     digest = experiment.digest.encode()
@@ -261,7 +261,7 @@ def test_a_tiny_run_gives_the_golden_vectors(damping: float, how: str) -> None:
 
 
 def test_embedded_run_keys_are_those_of_the_specification() -> None:
-    """run key = HKDF(agent's key; run id, experiment, data); η key = HKDF(η key; run id, experiment) (spec 4)."""
+    """run key = HKDF(agent's key; run id, experiment, data); η key = HKDF(η key; run id, experiment)."""
     keys = RunKeys.of([AGENT_SECRET] * 2, ETA_SECRET, "id", "digest", [b"", b"data"])
     assert keys.noise == (
         dumb.hkdf(AGENT_SECRET, b"run key", b"id", b"digest", b""),

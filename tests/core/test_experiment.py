@@ -354,7 +354,7 @@ def test_normal_start_is_standard_normal_from_the_seed() -> None:
 
 
 def test_normal_start_does_not_depend_on_the_other_agents_or_on_the_data() -> None:
-    """x⁰ must not depend on private data (spec 4), and an agent draws it alone."""
+    """x⁰ must not depend on private data (accountant.py), and an agent draws it alone."""
     np.testing.assert_array_equal(start_of(network__agents=9)[:6], start_of())
     np.testing.assert_array_equal(start_of(problem__spread=7.0, problem__seed=3), start_of())
 

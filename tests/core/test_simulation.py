@@ -61,7 +61,7 @@ def test_records_do_not_seal_the_array_they_were_made_from() -> None:
 
 
 def test_shapes_and_names_of_a_result() -> None:
-    """(K, N, d) for what was sent and kept, K + 1 rows of metrics, x^K apart (design.md, run directory)."""
+    """(K, N, d) for what was sent and kept, K + 1 rows of metrics, x^K apart (docs/experiments.md)."""
     result = run(small())
     assert result.observation is not None
     assert result.truth is not None

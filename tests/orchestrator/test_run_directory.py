@@ -1,4 +1,4 @@
-"""What lies in a run directory: the files, shapes and types of design.md, and numbers that satisfy the algorithm."""
+"""What lies in a run directory: files, shapes and types as documented, and numbers that satisfy the algorithm."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class TestOfAnExperiment:
 
     @pytest.mark.parametrize("damping", [0.5, 1.0, 4.0])
     def test_damping_costs_nothing(self, damping: float) -> None:
-        """Spec 2b and 4: τ changes how s = x + w is encoded in y, and the attacker can decode it either way."""
+        """τ changes how s = x + w is encoded in y, and the attacker can decode it either way."""
         assert account_of(algorithm__damping=damping).mechanisms == account_of().mechanisms
 
     def test_metrics_hold_epsilon_before_each_round(self) -> None:

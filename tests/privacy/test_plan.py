@@ -71,7 +71,7 @@ class TestModel:
         return linearise((ALPHA, BETA, RHO), self.ring(), gradient, centres.mean(axis=0), start, variance)
 
     def gaps(self, x: Array, centres: Array, K: int, r: float, tau: float, u_w: float, u_e: float) -> Array:
-        """Final gaps of many runs (runs, N, d) at once, by the iteration of spec 2, written out anew."""
+        """Final gaps of many runs (runs, N, d) at once, by the iteration of algorithms/dpp2.py, written out anew."""
         rng, P = np.random.default_rng(1), self.ring()
         q = np.zeros_like(x)
         for k in range(K):
@@ -116,7 +116,7 @@ class TestModel:
         assert response.gap(Candidates(*columns)) == pytest.approx(alone)
 
     def test_equal_eigenvalues_take_the_curvature_that_is_there(self) -> None:
-        """The counterexample of spec 2b: on the complete graph the mode (1, −1, 0) has curvature −1 and grows."""
+        """The counterexample of stability.py: on the complete graph the mode (1, −1, 0) has curvature −1 and grows."""
         curvature = np.array([[-1.0], [-1.0], [3.0]])
         response = linearise(
             (ALPHA, BETA, RHO), np.eye(3) - 1 / 3, lambda x: curvature * x, np.zeros(1), np.zeros((3, 1)), 1.0

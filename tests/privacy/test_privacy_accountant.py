@@ -60,7 +60,7 @@ def spent(mechanism: Mechanism, rounds: int, published: bool = False) -> Epsilon
 
 
 def in_sixty_digits(m: Mechanism, rounds: int, published: bool = False) -> mpmath.mpf:
-    """Spec 4, by the recursion as it is written there."""
+    """accountant.py, by the recursion as it is written there."""
     with mpmath.workdps(60):
         delta, alpha, M, r = (mpmath.mpf(v) for v in (m.adjacency, m.alpha, m.smoothness, m.decay))
         moved, shrunk, total = mpmath.mpf(m.start_adjacency), mpmath.mpf(1), mpmath.mpf(0)

@@ -1,4 +1,4 @@
-"""Where the paper's privacy claims fail, one test each, with the figures of spec 4."""
+"""Where the paper's privacy claims fail, one test each, with the figures of accountant.py."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ import numpy as np
 
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
-from dpp2.keys import derive, keystream, standard_laplace
+from dpp2.keys import Keystream, derive, standard_laplace
 from dpp2.problems.logistic import Logistic
 from dpp2.simulation import Simulation
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What the loops draw from: the key of a noise stream, as a program for this one problem would keep it."""
+    """What the loops draw from: a noise stream, its cipher kept as ours keeps it."""
 
-    key: bytes
+    stream: Keystream
     u: float
     decay: float
 
@@ -50,7 +50,7 @@ class PaperRun:
         key = simulation.setting.run_keys(range(1)).noise[0]
         graph = simulation.setting.graph
         around = [sorted([i, *graph.neighbours(i)]) for i in range(graph.agents)]
-        w, e = (Noise(derive(key, "noise", purpose), 1.0, 0.9) for purpose in ("w", "e"))
+        w, e = (Noise(Keystream(derive(key, "noise", purpose)), 1.0, 0.9) for purpose in ("w", "e"))
         data, x0 = objective.products, block.state.x.copy()
         P = simulation.setting.P.toarray()
         return cls(P, around, data, objective.lambda_, objective.omega, program, w, e, x0)
@@ -119,4 +119,4 @@ def per_agent(run: PaperRun, rounds: int) -> Array:
 
 def _noise(noise: Noise, k: int, agent: int, agents: int) -> Array:
     """The slice of the round's keystream that belongs to these agents (d = 10)."""
-    return standard_laplace(keystream(noise.key, k, agent * 10, agents * 10)) * (noise.u * noise.decay**k)
+    return standard_laplace(noise.stream.words(k, agent * 10, agents * 10)) * (noise.u * noise.decay**k)

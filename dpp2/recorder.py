@@ -76,6 +76,13 @@ class Recorder:
         self._table[k] = (k, gap, consensus, stationarity, objective, self._epsilon[k], sent)
         return gap
 
+    def unmeasured(self, first: int, last: int) -> None:
+        """Rows first … last−1, of which nobody knows the x: their metrics are nan, but for what is public."""
+        rounds = np.arange(first, last)
+        public = {"round": rounds, "epsilon": self._epsilon[first:last], "bytes": (rounds > 0) * self.bytes_per_round}
+        for name, column in self.columns.items():
+            column[first:last] = public.get(name, np.nan)
+
     def metrics(self, k: int) -> Records:
         """Rows 0 … k."""
         return Records({name: column[: k + 1] for name, column in self.columns.items()})

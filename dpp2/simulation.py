@@ -100,7 +100,8 @@ class Simulation:
         self.network = self.setting.network(block)
         section, graph = self.experiment.algorithm, self.setting.graph
         shape = (self.experiment.run.rounds, graph.agents, self.network.dimension)
-        bytes_per_round = len(section.phases) * 2 * len(graph.edges) * self.network.dimension * 8
+        message = section.message_bytes(self.network.dimension)
+        bytes_per_round = len(section.phases) * 2 * len(graph.edges) * message
         truth = record and self.experiment.run.telemetry == "full"
         smoothness = np.concatenate([block.program.objective.smoothness for block in self.network.blocks])
         self.account = Account.of(self.experiment, smoothness, self.network.dimension)
@@ -113,6 +114,10 @@ class Simulation:
         self.seconds = 0.0
 
     @property
+    def run_id(self) -> str:
+        return self.setting.secrets.run_id
+
+    @property
     def divergence(self) -> Divergence | None:
         return self.watch.divergence
 
@@ -122,7 +127,7 @@ class Simulation:
 
     def allow(self, ledgers: Sequence[Ledger]) -> None:
         """Set how far the budget lets this run go: it stops before the round that would exceed it."""
-        run_id, wanted = self.setting.secrets.run_id, self.experiment.run.rounds
+        run_id, wanted = self.run_id, self.experiment.run.rounds
         self.allowance = self.account.allowance(ledgers, run_id, wanted, resumed_at=self.k)
 
     @property
@@ -175,7 +180,7 @@ class Simulation:
         mean = np.concatenate(x).mean(axis=0)
         return Result(
             experiment=self.experiment,
-            run_id=self.setting.secrets.run_id,
+            run_id=self.run_id,
             x=np.concatenate(x),
             metrics=self.recorder.metrics(self.k),
             observation=self.recorder.observation(self.k, self.setting.P),

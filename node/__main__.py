@@ -1,4 +1,8 @@
-"""A node as a process: `python -m node`, or `dpp2 node`, which is the same."""
+"""A node as a process: `dpp2 node`, or `python -m node`, which is the same.
+
+It outlives an absent orchestrator and waits; the same command line resumes a node that died. Heavy imports happen
+after the options are read, and a node's own problem decides how heavy: most need NumPy and gRPC and no more.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,18 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
+_EXAMPLES = """Examples:
+  dpp2 node --agents 3 --experiment experiment.toml --cluster cluster.toml --home agent-3 --tls certs/node-3
+  dpp2 node --probe --agents 3 --listen 127.0.0.1:7000 --tls certs/probe
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until told to stop; the same command line resumes a node that died."""
-    options = _parser().parse_args(arguments)
+    """Run until told to stop. Exit codes: 0 done, 1 failed (or a probe that found the node ill), 2 bad input."""
+    options = _options(arguments)
     if options.die_with_parent:
         _die_with(options.die_with_parent)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy is loaded, so before the imports below
@@ -30,33 +38,69 @@ def main(arguments: list[str] | None = None) -> int:
     from node.errors import NodeFailed
 
     try:
-        _event_loop()(_serve(options))
+        return int(_event_loop()(_probe(options) if options.probe else _serve(options)))
     except (BadInput, NodeFailed) as refusal:
         print(f"dpp2 node: {refusal}", file=sys.stderr)
         return 2
-    return 0
+    except KeyboardInterrupt:
+        return 130
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace) -> int:
     from dpp2.experiment import Experiment
     from node.server import Node, NodeConfig
 
     config = NodeConfig(
         experiment=Experiment.load(options.experiment).resolve(),
-        owned=tuple(sorted(map(int, options.agents.split(",")))),
+        owned=_agents(options.agents),
         cluster=options.cluster,
         home=options.home,
+        tls=options.tls,
         every=options.checkpoint_every,
+        telemetry=options.telemetry == "full",
         eta_key=options.eta_key,
+        ledger=options.ledger,
     )
     node = Node(config)
     port = await node.start(options.listen)
     print(json.dumps({"listening": port}), flush=True)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, node.stopped.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stopped.set)
     await node.stopped.wait()
     await asyncio.sleep(0.05)  # the answer to the call that stopped us must still leave
     await node.stop()
+    return 1 if node.failure else 0
+
+
+async def _probe(options: argparse.Namespace) -> int:
+    """Ask a node how it is, as a container's health check does."""
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    from node.limits import PROBE_SECONDS
+    from node.tls import PROBE, Identity, node_name, open_channel
+
+    identity = None if options.tls is None else Identity.load(options.tls, [PROBE])
+    host, _, port = options.listen.rpartition(":")
+    address = f"{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}"
+    async with open_channel(identity, address, node_name(_agents(options.agents)), []) as channel:
+        try:
+            request = health_pb2.HealthCheckRequest()
+            reply = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=PROBE_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            print(f"dpp2 node: {address} does not answer ({error.code().name.lower()})", file=sys.stderr)
+            return 1
+    return 0 if reply.status == health_pb2.HealthCheckResponse.SERVING else 1
+
+
+def _agents(text: str) -> tuple[int, ...]:
+    from dpp2.errors import BadInput
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+        raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2")
+    return tuple(sorted(map(int, parts)))
 
 
 def _event_loop() -> Any:
@@ -75,21 +119,41 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One sentence, not the whole usage."""
+        self.exit(2, f"{self.prog}: {message} (--help shows what is accepted)\n")
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = _Parser(
         prog="dpp2 node",
-        description="Host agents behind a gRPC service.",
-        epilog="example: dpp2 node --agents 3 --experiment experiment.toml --cluster cluster.toml --home agent-3",
+        description="Host agents behind a gRPC service. The same command line resumes a node that died.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--agents", required=True, metavar="I,J,…", help="the agents that this node hosts")
-    parser.add_argument("--experiment", required=True, type=Path, help="this node's own copy of the experiment")
-    parser.add_argument("--cluster", required=True, type=Path, help="cluster.toml: where every agent listens")
-    parser.add_argument("--home", required=True, type=Path, help="folder for keys, records and checkpoints")
-    parser.add_argument("--listen", default="0.0.0.0:7000", help="address to listen on (port 0: any)")
-    parser.add_argument("--checkpoint-every", type=int, default=10, metavar="C", help="rounds between checkpoints")
-    parser.add_argument("--eta-key", type=Path, help='file with the network\'s η key (run.seed = "os")')
-    parser.add_argument("--die-with-parent", type=int, default=0, help=argparse.SUPPRESS)
-    return parser
+    add = parser.add_argument
+    add("--agents", required=True, metavar="I,J,…", help="the agents that this node hosts")
+    add("--experiment", type=Path, metavar="FILE", help="this node's own copy of the experiment")
+    add("--cluster", type=Path, metavar="FILE", help="cluster.toml: where every agent listens")
+    add("--home", type=Path, metavar="DIR", help="folder for keys, ledger, records and checkpoints")
+    add("--listen", default="0.0.0.0:7000", metavar="ADDRESS", help="address to listen on (port 0: any; %(default)s)")
+    security = parser.add_mutually_exclusive_group(required=True)
+    security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
+    security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")
+    add("--telemetry", choices=("full", "none"), default="none", help="full: write down x, gradients and noise, too")
+    add("--checkpoint-every", type=int, default=10, metavar="C", help="rounds between checkpoints (%(default)s)")
+    add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
+    add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")
+    add("--probe", action="store_true", help="ask the node at --listen how it is; exit code 0 if it serves")
+    add("--die-with-parent", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    missing = [name for name in ("experiment", "cluster", "home") if not getattr(options, name)]
+    if missing and not options.probe:
+        parser.error(f"--{missing[0]} is needed")
+    if options.checkpoint_every < 1:
+        parser.error(f"--checkpoint-every must be a whole number ≥ 1, not {options.checkpoint_every}")
+    return options
 
 
 if __name__ == "__main__":

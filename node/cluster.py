@@ -52,6 +52,10 @@ class Cluster:
             first.setdefault(self.addresses[agent], agent)
         return {agent: first[address] for agent, address in self.addresses.items()}
 
+    def hosted_by(self, node: int) -> tuple[int, ...]:
+        """All agents of one node."""
+        return tuple(agent for agent, host in sorted(self.place().items()) if host == node)
+
     def nodes(self) -> dict[int, str]:
         """Every node by its name, with its address."""
         return {node: self.addresses[node] for node in sorted(set(self.place().values()))}

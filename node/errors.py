@@ -6,7 +6,12 @@ A fault is the peer's: it is counted, logged once per kind, answered with its st
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+
 import grpc
+
+log = logging.getLogger("dpp2.node")
 
 STATUS = {
     "wrong run": grpc.StatusCode.FAILED_PRECONDITION,
@@ -27,6 +32,7 @@ STATUS = {
     "stale": grpc.StatusCode.OUT_OF_RANGE,
     "future": grpc.StatusCode.OUT_OF_RANGE,
     "other bytes": grpc.StatusCode.ALREADY_EXISTS,
+    "oversize": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 
@@ -39,5 +45,21 @@ class PeerFault(Exception):
         super().__init__(f"{kind}: {detail}")
 
 
+class Refusals:
+    """What was turned away, by kind; each kind is logged once, so that a flood of them does not flood the log."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def count(self, fault: PeerFault) -> None:
+        self.counts[fault.kind] += 1
+        if self.counts[fault.kind] == 1:
+            log.warning("refused (further ones are only counted): %s", fault)
+
+
 class NodeFailed(Exception):
     """This node cannot go on."""
+
+
+class Diverged(NodeFailed):
+    """Numbers have left the range of floating point; nothing that is not finite is ever sent."""

@@ -121,7 +121,11 @@ class Checkpoints:
         self._newer_damaged = False
 
     def load(self) -> tuple[list[tuple[dict[str, Array], dict[str, Any]]], list[str]]:
-        """All usable ones, the newest first, and a sentence for each that is not."""
+        """All usable ones, the newest first, and a sentence for each that is not.
+
+        Where only damaged ones are left and there have been two, a start from round 0 would need frames that the
+        neighbours have let go of: the node cannot go on.
+        """
         usable, complaints = [], []
         for path in (self._newer, self._older):
             if path.exists():
@@ -133,4 +137,6 @@ class Checkpoints:
                 with np.load(io.BytesIO(content[32:]), allow_pickle=False) as arrays:
                     loaded = {name: arrays[name] for name in arrays.files}
                 usable.append((loaded, json.loads(str(loaded.pop("facts")))))
+        if not usable and self._older.exists():
+            raise NodeFailed("; ".join(complaints) + ": this node cannot go on")
         return usable, complaints

@@ -32,9 +32,9 @@ class Neighbour:
 
 
 class Hosting:
-    """A resolved experiment, seen by the agents `owned`; `place` says which node hosts an agent."""
+    """A resolved experiment, seen by the agents `owned`. Where the others are hosted it need not know."""
 
-    def __init__(self, experiment: Experiment, owned: Sequence[int], place: Mapping[int, int]) -> None:
+    def __init__(self, experiment: Experiment, owned: Sequence[int]) -> None:
         self.experiment, self.owned = experiment, tuple(sorted(owned))
         bound = experiment.privacy.feature_bound
         problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
@@ -44,13 +44,13 @@ class Hosting:
         self.dimension = self.objective.dimension
         weights = edge_weights(self.graph, experiment.network.weights)
         self.mixer = Mixer(self.graph, weights, self.owned)
-        self.neighbours = self._neighbours(place)
-        self.foreign = sorted({agent for neighbour in self.neighbours for agent in neighbour.theirs})
+        self.foreign = [agent for agent in self.mixer.known if agent not in self.owned]
         known = {agent: n for n, agent in enumerate(self.mixer.known)}
         self._own_places = np.array([known[agent] for agent in self.owned])
         self._foreign_places = np.array([known[agent] for agent in self.foreign], dtype=np.intp)
 
-    def _neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
+    def neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
+        """The neighbouring nodes, if `place` says which node hosts an agent."""
         ours: dict[int, set[int]] = {}
         theirs: dict[int, set[int]] = {}
         for i, j in self.graph.edges.tolist():

@@ -6,6 +6,7 @@ BACKOFF_FIRST = 0.05  # seconds before a broken stream is dialled again …
 BACKOFF_MOST = 2.0  # … doubling up to this
 REPORT_EVERY = 0.2  # seconds between a node's progress reports
 CALL_SECONDS = 30.0  # a control call that takes longer has failed
+PROBE_SECONDS = 5.0  # a health check that takes longer has failed
 KEEPALIVE_SECONDS = 20
 
 _KEEPALIVE = [

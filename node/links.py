@@ -17,35 +17,33 @@ class Link:
 
     def __init__(self, neighbour: Neighbour) -> None:
         self.neighbour = neighbour
-        self._queues: set[asyncio.Queue[bytes]] = set()
+        self._queues: dict[asyncio.Queue[bytes], int] = {}  # with the round from which on the peer needs frames
 
-    @property
-    def connected(self) -> bool:
-        return bool(self._queues)
-
-    def send(self, frame: bytes) -> None:
-        """To whoever is connected; a peer that is not gets it when it connects."""
-        for queue in self._queues:
-            queue.put_nowait(frame)
+    def send(self, k: int, frame: bytes) -> None:
+        """To whoever is connected and has not got past round k; a peer that is not there gets it when it connects."""
+        for queue, need in self._queues.items():
+            if k >= need:
+                queue.put_nowait(frame)
 
     async def serve(
         self,
         read: Callable[[], Awaitable[Any]],
         write: Callable[[bytes], Awaitable[None]],
         backlog: Iterable[bytes],
+        need: int,
         take: Callable[[Any], None],
     ) -> None:
         """Speak over one stream until it ends: first what the peer has missed, then what comes. `take` may raise."""
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         for frame in backlog:
             queue.put_nowait(frame)
-        self._queues.add(queue)
+        self._queues[queue] = need
         writer = asyncio.create_task(_drain(queue, write))
         try:
             while (frame := await read()) is not grpc.aio.EOF:
                 take(frame)
         finally:
-            self._queues.discard(queue)
+            del self._queues[queue]
             writer.cancel()
             with suppress(asyncio.CancelledError, grpc.aio.UsageError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 await writer

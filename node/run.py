@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
 from node.codec import Rows, encode
-from node.errors import NodeFailed
+from node.errors import Diverged, NodeFailed
 from node.files import Checkpoints, Journal, RecordFiles
 from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
 from node.inbox import Inbox
@@ -27,22 +27,34 @@ from node.links import Link
 
 
 class NodeRun:
-    """The agents of one node in one run."""
+    """The agents of one node in one run. `rounds` is how many it may have, which is known once it is allowed some."""
 
-    def __init__(self, hosting: Hosting, keyring: Keyring, run_id: str, folder: Path, every: int, rounds: int) -> None:
-        self.hosting, self.run_id, self.every, self.rounds = hosting, run_id, every, rounds
+    def __init__(
+        self,
+        hosting: Hosting,
+        neighbours: Sequence[Neighbour],
+        keyring: Keyring,
+        run_id: str,
+        folder: Path,
+        *,
+        every: int,
+        telemetry: bool,
+    ) -> None:
+        self.hosting, self.neighbours, self.run_id, self.every = hosting, neighbours, run_id, every
+        self.rounds = 0
+        self.finished = False  # and durable
         self.phases = hosting.experiment.algorithm.phases
         self.program = hosting.program(keyring, run_id)
-        self.links = {neighbour.node: Link(neighbour) for neighbour in hosting.neighbours}
+        self.links = {neighbour.node: Link(neighbour) for neighbour in neighbours}
         # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
         self.inbox = Inbox(run_id, self.phases, hosting.foreign, hosting.dimension, ahead=2 * every + 2)
-        telemetry = hosting.experiment.run.telemetry == "full"
         self.records = RecordFiles(folder / "records", record_widths(hosting, telemetry))
         self.journal = Journal(folder / "journal.bin", self.phases)
         self.checkpoints = Checkpoints(folder)
         self.sent: dict[tuple[int, str], Array] = {}
         self.needed = dict.fromkeys(self.links, 0)  # from which round on each neighbour may still ask
         self.saved = [0, 0]  # rounds of the last two checkpoints
+        self._newest: int | None = None  # the round of the newest, if there is one
         self.k, self.state = 0, hosting.start(self.program, keyring, run_id)
         self.until = 0  # the orchestrator's credit
         self.frames = self.bytes = 0
@@ -63,8 +75,9 @@ class NodeRun:
         return self.saved[0]
 
     @property
-    def finished(self) -> bool:
-        return self.k >= self.rounds
+    def begun(self) -> int:
+        """Rounds of which anything has left: those completed, and the one in the middle of which we are."""
+        return self.k + ((self.k, self.phases[0]) in self.sent)
 
     def waiting_for(self) -> list[int]:
         """Agents whose rows the current round lacks."""
@@ -74,23 +87,29 @@ class NodeRun:
     # -- rounds ------------------------------------------------------------------------------------------------
 
     async def go(self) -> None:
-        """Run every round that is released, until all are done."""
-        while not self.finished:
-            while self.until <= self.k:
-                self._changed.clear()
-                self._idle.set()
-                await self._changed.wait()
-            await self._round(self.k)
-            self.k += 1
-            self.inbox.advance(self.k)
-            if self.k % self.every == 0 or self.finished:
-                self.save()
-            if self.k % 8 == 0:  # a node whose frames are always there already must let others speak
-                await asyncio.sleep(0)
+        """Run every round that is released, until the last one."""
+        while True:
+            while self.k < self.until:
+                await self._round(self.k)
+                self.k += 1
+                self.inbox.advance(self.k)
+                if self.k % self.every == 0:
+                    self.save()
+                if self.k % 8 == 0:  # a node whose frames are always there already must let others speak
+                    await asyncio.sleep(0)
+            if self.k >= self.rounds:
+                break
+            self._changed.clear()
+            self._idle.set()
+            await self._changed.wait()
+        self.save()
+        self.finished = True
         self._idle.set()
 
-    def release(self, until: int) -> None:
-        """Credit: rounds before `until` may be run."""
+    def release(self, until: int, *, last: bool = False) -> None:
+        """Credit: rounds before `until` may be run, and no more after them if they are the last."""
+        if last:
+            self.rounds = min(self.rounds, max(until, self.k))
         self.until = max(self.until, min(until, self.rounds))
         self._changed.set()
         self._idle.clear()
@@ -109,7 +128,7 @@ class NodeRun:
         message = next(generator)
         while True:
             if not np.isfinite(message.rows).all():
-                raise NodeFailed(f"the run diverged: round {k} has left the range of floating point")
+                raise Diverged(f"the run diverged: round {k} has left the range of floating point")
             self.journal.check(k, message.phase, inputs, message.rows)
             sent[message.phase] = message.rows
             self._send(k, message.phase, message.rows)
@@ -139,7 +158,7 @@ class NodeRun:
         for link in self.links.values():
             frame = frames.get(link.neighbour.ours) or self._frame(link.neighbour, k, phase, rows)
             frames[link.neighbour.ours] = frame
-            link.send(frame)
+            link.send(k, frame)
             self.frames += 1
             self.bytes += len(frame)
 
@@ -160,7 +179,9 @@ class NodeRun:
             self.records.append(name, values)
 
     def save(self) -> None:
-        """A checkpoint at round k; what nobody can ask for any more is let go."""
+        """A checkpoint at round k, if there is none yet; what nobody can ask for any more is let go."""
+        if self._newest == self.k:
+            return
         self.records.flush()
         oldest = min(self.needed.values(), default=self.k)
         self.sent = {at: rows for at, rows in self.sent.items() if at[0] >= oldest}
@@ -168,19 +189,18 @@ class NodeRun:
         arrays |= {f"sent.{k}.{phase}": rows for (k, phase), rows in self.sent.items()}
         facts = {"round": self.k, "run": self.run_id, "digest": self.hosting.experiment.digest, "saved": self.saved[1]}
         self.checkpoints.save(arrays, facts)
-        self.saved = [self.saved[1], self.k]
+        self.saved, self._newest = [self.saved[1], self.k], self.k
         self.inbox.forget(self.durable)
         self.journal.forget(self.durable)
 
     def _restore(self) -> list[str]:
         """Go on from the newest usable checkpoint of this run; returns what is wrong with others."""
         found, complaints = self.checkpoints.load()
-        usable = [pair for pair in found if pair[1]["run"] == self.run_id and pair[1]["round"] <= self.rounds]
-        if len(complaints) == 2:  # neighbours have let go of what a start from round 0 would need
-            raise NodeFailed("; ".join(complaints) + ": this node cannot go on")
+        usable = [pair for pair in found if pair[1]["run"] == self.run_id]
         if usable:
             arrays, facts = usable[0]
             self.k, self.saved = int(facts["round"]), [int(facts["saved"]), int(facts["round"])]
+            self._newest = self.k
             state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
             self.state = type(self.state)(**state)
             self.sent = {_sent_at(name): array for name, array in arrays.items() if name.startswith("sent.")}

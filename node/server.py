@@ -1,12 +1,11 @@
-"""A node as gRPC sees it: servers, channels, calls. Methods decode, call and encode; faults become their status."""
+"""A node as gRPC sees it: one server, control calls. Methods decode, call and encode; faults become their status."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +17,19 @@ from grpc_reflection.v1alpha import reflection
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from node.budget import Budget
 from node.cluster import Cluster
-from node.codec import decode, message_limit
-from node.errors import NodeFailed, PeerFault
-from node.hosting import Hosting, Neighbour
+from node.errors import Diverged, NodeFailed, PeerFault, Refusals
+from node.hosting import Hosting
 from node.keyring import Keyring
-from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS, REPORT_EVERY, SERVER_OPTIONS
+from node.ledgers import LedgerFile
+from node.limits import REPORT_EVERY, SERVER_OPTIONS
+from node.peers import METHOD, SERVICE, Peers, transport_limit
 from node.run import NodeRun
+from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
 
 log = logging.getLogger("dpp2.node")
-
-EXCHANGE = "/dpp2.node.v1.Peer/Exchange"
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,14 @@ class NodeConfig:
     owned: tuple[int, ...]
     cluster: Path  # cluster.toml, read when a run is prepared
     home: Path
+    tls: Path | None  # folder with certificates; None is plaintext, which authenticates nobody
     every: int = 10  # rounds between checkpoints
+    telemetry: bool = False  # whether x, gradients and noise are written down, too
     eta_key: Path | None = None
+    ledger: Path | None = None  # None: in `home`
 
-    @property
-    def name(self) -> int:
-        return min(self.owned)
+    def identity(self) -> Identity | None:
+        return None if self.tls is None else Identity.load(self.tls, node_names(self.owned))
 
 
 def run_folder(home: Path, run_id: str) -> Path:
@@ -53,48 +55,45 @@ def run_folder(home: Path, run_id: str) -> Path:
     return home / "runs" / run_id
 
 
-def address_of(neighbour: Neighbour, cluster: Cluster) -> str:
-    """Where to dial a neighbour: the address of one of the links, if it has its own."""
-    for ours in neighbour.ours:
-        for theirs in neighbour.theirs:
-            if (override := cluster.links.get((min(ours, theirs), max(ours, theirs)))) is not None:
-                return override
-    return cluster.addresses[neighbour.node]
-
-
 class Node(wire_pb2_grpc.ControlServicer):
     """One node: its server, its links and, once prepared, its run."""
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
+        self.identity = config.identity()
+        self.hosting = Hosting(config.experiment, config.owned)
         self.run: NodeRun | None = None
-        self.refused: Counter[str] = Counter()
+        self.refusals = Refusals()
         self.failure = ""
+        self.stopped = asyncio.Event()
+        self._ledger = LedgerFile(config.ledger or config.home / "ledger.sqlite")
+        self._budget: Budget | None = None
+        self._peers: Peers | None = None
+        self._diverged = False
         self._server: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._preparing = asyncio.Lock()
-        self.stopped = asyncio.Event()
 
     async def start(self, listen: str) -> int:
         """Listen; returns the port. Port 0 lets the operating system choose."""
-        hosting = len(self.config.owned)
-        limit = message_limit(10**6, 1) * hosting  # until the experiment's own dimension is known
-        options = [*SERVER_OPTIONS, ("grpc.max_receive_message_length", max(limit, 4 << 20))]
-        server = grpc.aio.server(options=options)
+        server = grpc.aio.server(options=[*SERVER_OPTIONS, transport_limit(self.hosting)])
         wire_pb2_grpc.add_ControlServicer_to_server(self, server)
         handler: Any = grpc.stream_stream_rpc_method_handler(
             self._exchange, request_deserializer=None, response_serializer=None
         )
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("dpp2.node.v1.Peer", {"Exchange": handler}),)
-        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
         checks = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         await checks.set("", health_pb2.HealthCheckResponse.SERVING)
         names = [service.full_name for service in wire_pb2.DESCRIPTOR.services_by_name.values()]
         reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
         try:
-            port = server.add_insecure_port(listen)
+            if self.identity is None:
+                level = logging.INFO if listen.startswith("127.") else logging.WARNING
+                log.log(level, "plaintext on %s: whoever can reach it can read, and nobody is authenticated", listen)
+                port = server.add_insecure_port(listen)
+            else:
+                port = server.add_secure_port(listen, self.identity.listener())
         except RuntimeError:
             raise NodeFailed(f"{listen} is taken or cannot be listened on") from None
         await server.start()
@@ -102,6 +101,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         return port
 
     async def stop(self) -> None:
+        """In order: what has been run is durable, and what has been spent is settled."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -110,19 +110,26 @@ class Node(wire_pb2_grpc.ControlServicer):
         if self._server is not None:
             await self._server.stop(grace=0.5)
         if self.run is not None:
+            self.run.save()
             self.run.close()
+            self._settle(self.run)
 
     # -- control -----------------------------------------------------------------------------------------------
 
     async def Prepare(self, request: Any, context: Any) -> Any:
         """The experiment and the budget are this node's own; a call can only name a run of exactly that."""
+        await self._authorise(context)
         try:
             run = await self._prepare(request.run, request.digest)
         except PeerFault as fault:
             await self._refuse(fault, context)
         except (BadInput, NodeFailed) as refusal:  # something in this node's own files
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        return wire_pb2.PrepareReply(agents=self.config.owned, round=run.k, allowed=run.rounds)
+        assert self._budget is not None
+        allowance = self._budget.allowance
+        return wire_pb2.PrepareReply(
+            agents=self.config.owned, round=run.k, allowed=allowance.rounds, reason=allowance.reason or ""
+        )
 
     async def _prepare(self, run_id: str, digest: str) -> NodeRun:
         async with self._preparing:
@@ -130,20 +137,34 @@ class Node(wire_pb2_grpc.ControlServicer):
                 raise PeerFault("wrong digest", "this node's experiment is another one")
             if self.run is None:
                 self._claim(run_id)
-                cluster = Cluster.load(self.config.cluster)
-                hosting = Hosting(self.config.experiment, self.config.owned, cluster.place())
-                seed, home = self.config.experiment.run.seed, self.config.home
-                keyring = Keyring.of(seed, self.config.owned, home, self.config.eta_key)
-                rounds = self.config.experiment.run.rounds
-                self.run = NodeRun(hosting, keyring, run_id, run_folder(home, run_id), self.config.every, rounds)
-                for complaint in self.run.complaints:
-                    log.warning(complaint)
-                self._tasks = [asyncio.create_task(self._guard(self.run))]
-                dialled = [n for n in hosting.neighbours if self.config.name < n.node]
-                self._tasks += [asyncio.create_task(self._dial(n, address_of(n, cluster))) for n in dialled]
+                self.run = self._begin(run_id, Cluster.load(self.config.cluster))
             elif self.run.run_id != run_id:
                 raise PeerFault("run id used", f"this node is in run {self.run.run_id[:8]}…")
             return self.run
+
+    def _begin(self, run_id: str, cluster: Cluster) -> NodeRun:
+        """Go on where the node's own files left off, as far as its own budget goes."""
+        config = self.config
+        if (hosted := cluster.hosted_by(cluster.place().get(config.owned[0], -1))) != config.owned:
+            raise BadInput(
+                "--agents", list(config.owned), f"all agents of one address in {config.cluster}: {list(hosted)}"
+            )
+        neighbours = self.hosting.neighbours(cluster.place())
+        keyring = Keyring.of(config.experiment.run.seed, config.owned, config.home, config.eta_key)
+        folder = run_folder(config.home, run_id)
+        run = NodeRun(self.hosting, neighbours, keyring, run_id, folder, every=config.every, telemetry=config.telemetry)
+        for complaint in run.complaints:
+            log.warning(complaint)
+        budget = Budget(self.hosting, run_id, run.begun)
+        try:
+            self._ledger.reserve(budget)  # before the first message leaves
+        except BadInput:
+            run.close()
+            raise
+        run.rounds, self._budget = budget.allowance.rounds, budget
+        self._peers = Peers(run, cluster, self.identity, self.refusals)
+        self._tasks = [asyncio.create_task(self._guard(run)), *self._peers.dial()]
+        return run
 
     def _claim(self, run_id: str) -> None:
         """A run id belongs to one experiment for ever: with it the noise would be the same."""
@@ -162,14 +183,21 @@ class Node(wire_pb2_grpc.ControlServicer):
     async def _guard(self, run: NodeRun) -> None:
         try:
             await run.go()
-        except (NodeFailed, ArithmeticError, ValueError, OSError) as failure:
-            self.failure = str(failure)
+            self._settle(run)
+        except (NodeFailed, BadInput, ArithmeticError, ValueError, OSError) as failure:
+            self.failure, self._diverged = str(failure), isinstance(failure, Diverged)
             log.error(self.failure)
             run.give_up()
 
+    def _settle(self, run: NodeRun) -> None:
+        """Charged is what was sent; a kill before this leaves the charge for everything that was allowed."""
+        if self._budget is not None:
+            self._budget.k = run.begun
+            self._ledger.settle(self._budget)
+
     async def Release(self, request: Any, context: Any) -> Any:
         run = await self._current(request.run, context)
-        run.release(request.until)
+        run.release(request.until, last=request.last)
         return wire_pb2.ReleaseReply()
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
@@ -181,8 +209,9 @@ class Node(wire_pb2_grpc.ControlServicer):
                 waiting_for=run.waiting_for(),
                 frames_sent=run.frames,
                 bytes_sent=run.bytes,
-                refused=sum(self.refused.values()),
+                refused=self.refusals.counts.total(),
                 failure=self.failure,
+                diverged=self._diverged,
             )
             yield report
             if report.finished or report.failure:  # what was said, not what has happened since
@@ -196,6 +225,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         return wire_pb2.StopReply()
 
     async def _current(self, run_id: str, context: Any) -> NodeRun:
+        await self._authorise(context)
         if self.run is None:
             await self._refuse(PeerFault("not prepared", "no run has been prepared"), context)
         assert self.run is not None
@@ -203,79 +233,21 @@ class Node(wire_pb2_grpc.ControlServicer):
             await self._refuse(PeerFault("wrong run", f"this node runs {self.run.run_id[:8]}…"), context)
         return self.run
 
+    async def _authorise(self, context: Any) -> None:
+        """Control calls are the orchestrator's: a neighbour's certificate opens streams, not this."""
+        if self.identity is not None and ORCHESTRATOR not in proven_names(context.auth_context()):
+            fault = PeerFault("not the orchestrator", f"a control call needs the certificate of {ORCHESTRATOR}")
+            await self._refuse(fault, context)
+
     async def _refuse(self, fault: PeerFault, context: Any) -> None:
-        self._count(fault)
+        self.refusals.count(fault)
         await context.abort(fault.status, str(fault))
-
-    def _count(self, fault: PeerFault) -> None:
-        self.refused[fault.kind] += 1
-        if self.refused[fault.kind] == 1:
-            log.warning("refused (further ones are only counted): %s", fault)
-
-    # -- peers -------------------------------------------------------------------------------------------------
 
     async def _exchange(self, requests: Any, context: Any) -> None:
         """A neighbour has dialled."""
         try:
-            run, neighbour, need = self._welcome(dict(context.invocation_metadata()))
-            await context.send_initial_metadata(self._metadata(run))
-            await self._speak(run, neighbour, need, context.read, context.write)
+            if self._peers is None:
+                raise PeerFault("not prepared", "no run has been prepared")
+            await self._peers.answer(context)
         except PeerFault as fault:
             await self._refuse(fault, context)
-
-    async def _dial(self, neighbour: Neighbour, address: str) -> None:
-        """Keep a stream open to a higher-numbered neighbour, for as long as this node lives."""
-        assert self.run is not None
-        run, wait = self.run, BACKOFF_FIRST
-        async with grpc.aio.insecure_channel(address, options=self._channel_options(run)) as channel:
-            method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
-            while True:
-                call = method(metadata=self._metadata(run))
-                try:
-                    metadata = dict(await call.initial_metadata())
-                    if "dpp2-run" not in metadata:
-                        continue  # turned away: it is not prepared yet
-                    _, found, need = self._welcome(metadata)
-                    if found != neighbour:
-                        raise PeerFault("unknown sender", f"{address} hosts other agents")
-                    wait = BACKOFF_FIRST
-                    await self._speak(run, neighbour, need, call.read, call.write)
-                except PeerFault as fault:
-                    self._count(fault)
-                except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
-                    pass  # not there yet, or gone: a late neighbour is waited for
-                finally:
-                    call.cancel()
-                    await asyncio.sleep(wait)
-                    wait = min(2 * wait, BACKOFF_MOST)
-
-    async def _speak(self, run: NodeRun, neighbour: Neighbour, need: int, read: Any, write: Any) -> None:
-        backlog = run.frames_since(neighbour, need)
-        dimension = run.hosting.dimension
-        await run.links[neighbour.node].serve(
-            read, write, backlog, lambda frame: run.take(decode(frame, dimension), neighbour)
-        )
-
-    def _metadata(self, run: NodeRun) -> tuple[tuple[str, str], ...]:
-        agents = ",".join(map(str, run.hosting.owned))
-        return ("dpp2-run", run.run_id), ("dpp2-agents", agents), ("dpp2-need", str(run.k))
-
-    def _welcome(self, metadata: Mapping[str, Any]) -> tuple[NodeRun, Neighbour, int]:
-        """Who is at the other end, and from which round on it needs frames."""
-        if self.run is None:
-            raise PeerFault("not prepared", "no run has been prepared")
-        if metadata.get("dpp2-run") != self.run.run_id:
-            raise PeerFault("wrong run", f"this node runs {self.run.run_id[:8]}…")
-        try:
-            agents = {int(agent) for agent in str(metadata["dpp2-agents"]).split(",")}
-            need = int(metadata["dpp2-need"])
-        except (KeyError, ValueError):
-            raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
-        for neighbour in self.run.hosting.neighbours:
-            if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
-                return self.run, neighbour, need
-        raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
-
-    def _channel_options(self, run: NodeRun) -> list[tuple[str, Any]]:
-        limit = message_limit(run.hosting.dimension, len(run.hosting.foreign) or 1)
-        return [*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", max(limit, 4 << 20))]

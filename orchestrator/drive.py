@@ -1,23 +1,28 @@
 """Drives synchronous rounds over nodes: prepares them, hands out credit, watches. It never sees a vector.
 
 Strict: one round at a time, for demonstrations. Windowed: a credit of many rounds, within which neighbours keep
-each other in step by the data itself. A node that is late, or gone for a while, is waited for and named.
+each other in step by the data itself. A node that is late, or gone for a while, is waited for and named. The run ends
+where the first node's own budget ends: nobody can be made to go further, and the others are told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
-from node.limits import BACKOFF_MOST, CALL_SECONDS, CHANNEL_OPTIONS
+from node.cluster import Cluster
+from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CALL_SECONDS, CHANNEL_OPTIONS
+from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 
 _RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+_STRICT_SECONDS = 0.001  # strict: how often to look whether the slowest has caught up
+_STOP_SECONDS = 5.0
 
 
 class DriveFailed(Exception):
@@ -28,6 +33,9 @@ class DriveFailed(Exception):
 class Seen:
     """What is known of one node."""
 
+    prepared: bool = False
+    allowed: int = 0
+    reason: str = ""
     round: int = 0
     finished: bool = False
     waiting_for: list[int] = field(default_factory=list)
@@ -37,21 +45,24 @@ class Seen:
 
 
 class Drive:
-    """One run over the nodes at `addresses` (by name)."""
+    """One run over the nodes of a cluster."""
 
-    def __init__(self, addresses: Mapping[int, str], run_id: str, digest: str, *, window: int) -> None:
-        self.run_id, self.digest, self.window = run_id, digest, window
-        self.seen = {node: Seen() for node in addresses}
-        self._addresses = addresses
-        self._until = 0
+    def __init__(
+        self, cluster: Cluster, run_id: str, digest: str, *, window: int, identity: Identity | None = None
+    ) -> None:
+        self.cluster, self.run_id, self.digest, self.window = cluster, run_id, digest, window
+        self.seen = {node: Seen() for node in cluster.nodes()}
+        self.diverged = False
+        self._identity = identity
+        self._prepared = asyncio.Event()
         self._news = asyncio.Event()
         self._failure: str | None = None
 
     async def run(self, progress: Callable[[Drive], None]) -> None:
-        """Until every node has finished; `progress` is called whenever something has been heard."""
-        tasks = [asyncio.create_task(self._follow(node)) for node in self._addresses]
+        """Until every node has finished, or one has diverged; `progress` is called whenever something was heard."""
+        tasks = [asyncio.create_task(self._follow(node)) for node in self.seen]
         try:
-            while not all(seen.finished for seen in self.seen.values()):
+            while not self.diverged and not all(seen.finished for seen in self.seen.values()):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._news.wait(), 0.2)
                 self._news.clear()
@@ -68,58 +79,80 @@ class Drive:
         """Rounds that every node has completed."""
         return min(seen.round for seen in self.seen.values())
 
+    @property
+    def last(self) -> Seen:
+        """The node whose budget, or experiment, ends first; known once all are prepared."""
+        return min(self.seen.values(), key=lambda seen: seen.allowed)
+
     def late(self) -> list[int]:
-        """Agents that somebody waits for at the round where everything hangs."""
-        return sorted({agent for seen in self.seen.values() if seen.round == self.round for agent in seen.waiting_for})
+        """Agents that are not there, or that somebody waits for at the round where everything hangs."""
+        absent = {agent for node, seen in self.seen.items() if not seen.prepared for agent in self._agents(node)}
+        hanging = [seen for seen in self.seen.values() if seen.round == self.round]
+        return sorted(absent or {agent for seen in hanging for agent in seen.waiting_for})
+
+    def _agents(self, node: int) -> tuple[int, ...]:
+        return self.cluster.hosted_by(node)
 
     async def _follow(self, node: int) -> None:
         """Prepare, release and watch one node, again and again if it goes away and comes back."""
-        wait = 0.05
-        async with grpc.aio.insecure_channel(self._addresses[node], options=CHANNEL_OPTIONS) as channel:
+        wait, address = BACKOFF_FIRST, self.cluster.addresses[node]
+        async with open_channel(self._identity, address, node_name(self._agents(node)), CHANNEL_OPTIONS) as channel:
             control = wire_pb2_grpc.ControlStub(channel)
             while not self.seen[node].finished:
                 try:
                     await self._attend(node, control)
-                    wait = 0.05
+                    wait = BACKOFF_FIRST
                 except grpc.aio.AioRpcError as error:
                     if error.code() not in _RETRY:
-                        self._failure = f"node {node} ({self._addresses[node]}): {error.details()}"
+                        self._failure = f"node {node} ({address}): {error.details()}"
                         self._news.set()
                         return
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, BACKOFF_MOST)
 
     async def _attend(self, node: int, control: Any) -> None:
-        run, seen = self.run_id, self.seen[node]
+        run, seen, released = self.run_id, self.seen[node], (0, False)
         reply = await control.Prepare(wire_pb2.PrepareRequest(run=run, digest=self.digest), timeout=CALL_SECONDS)
-        seen.round = reply.round
-        released = 0
+        seen.round, seen.allowed, seen.reason, seen.prepared = reply.round, reply.allowed, reply.reason, True
+        if all(other.prepared for other in self.seen.values()):
+            self._prepared.set()
+        await self._prepared.wait()
         async for report in control.Watch(wire_pb2.WatchRequest(run=run)):
             self._hear(node, report)
-            while self.window == 1 and not seen.finished and seen.round >= self._credit():
-                await asyncio.sleep(0.001)  # strict: wait for the slowest
-            if released < (until := self._credit()):
-                await control.Release(wire_pb2.ReleaseRequest(run=run, until=until), timeout=CALL_SECONDS)
-                released = until
+            while self.window == 1 and self._must_wait(seen, released):
+                await asyncio.sleep(_STRICT_SECONDS)
+            if (credit := self._credit()) != released:
+                request = wire_pb2.ReleaseRequest(run=run, until=credit[0], last=credit[1])
+                await control.Release(request, timeout=CALL_SECONDS)
+                released = credit
 
     def _hear(self, node: int, report: Any) -> None:
         seen = self.seen[node]
         seen.round, seen.finished, seen.waiting_for = report.round, report.finished, list(report.waiting_for)
         seen.frames, seen.bytes, seen.refused = report.frames_sent, report.bytes_sent, report.refused
-        if report.failure:
+        if report.diverged:
+            self.diverged = True
+        elif report.failure:
             self._failure = f"node {node}: {report.failure}"
         self._news.set()
 
-    def _credit(self) -> int:
-        return self.round + self.window
+    def _must_wait(self, seen: Seen, released: tuple[int, bool]) -> bool:
+        """Whether a node has used its credit and others have not, so that there is no more yet."""
+        return seen.round >= released[0] and self._credit() == released and not (released[1] or self.diverged)
+
+    def _credit(self) -> tuple[int, bool]:
+        """Up to which round, and whether that is the end."""
+        until = min(self.round + self.window, self.last.allowed)
+        return until, until == self.last.allowed
 
 
-async def stop(addresses: Mapping[int, str], run_id: str) -> None:
+async def stop(cluster: Cluster, run_id: str, identity: Identity | None = None) -> None:
     """Tell every node that the run is over; one that does not answer has ended already."""
 
-    async def one(address: str) -> None:
-        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+    async def one(node: int, address: str) -> None:
+        async with open_channel(identity, address, node_name(cluster.hosted_by(node)), CHANNEL_OPTIONS) as channel:
             with suppress(grpc.aio.AioRpcError):
-                await wire_pb2_grpc.ControlStub(channel).Stop(wire_pb2.StopRequest(run=run_id), timeout=5)
+                request = wire_pb2.StopRequest(run=run_id)
+                await wire_pb2_grpc.ControlStub(channel).Stop(request, timeout=_STOP_SECONDS)
 
-    await asyncio.gather(*(one(address) for address in addresses.values()))
+    await asyncio.gather(*(one(node, address) for node, address in cluster.nodes().items()))

@@ -6,39 +6,66 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from dpp2 import Experiment, Simulation
 from dpp2.topology import FromFile
 from node.cluster import Cluster
 from node.keyring import write_key
+from node.tls import ORCHESTRATOR, Identity
+from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
 from orchestrator.rundir import write_text
 
 _HOST = "127.0.0.1"
+_DAYS = 30  # a run's own certificates, made for it and for nothing else
 _MOST_RESTARTS = 50  # of one node: beyond that its death is no accident
 
 
-class LocalCluster:
-    """One process per group of agents, in folders below `folder`."""
+class Tap(Protocol):
+    """Somebody who listens between the nodes."""
 
-    def __init__(self, simulation: Simulation, folder: Path, groups: Sequence[Sequence[int]], every: int = 10) -> None:
-        self._simulation, self._folder, self._every = simulation, folder, every
+    async def start(
+        self, addresses: Mapping[int, str], links: Sequence[tuple[int, int]]
+    ) -> Mapping[tuple[int, int], str]:
+        """`addresses` of all agents, `links` between nodes; returns the addresses that take the place of some links."""
+
+    async def stop(self) -> None: ...
+
+
+class LocalCluster:
+    """One process per group of agents, in folders below `folder`; `tls` gives each a certificate of its own."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        folder: Path,
+        groups: Sequence[Sequence[int]],
+        *,
+        ledger: Path,
+        tls: bool = False,
+        tap: Tap | None = None,
+        every: int = 10,
+    ) -> None:
+        self._simulation, self._folder, self._ledger, self._every = simulation, folder, ledger, every
         self._groups = {min(group): list(group) for group in groups}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ports: dict[int, int] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._tls, self._tap = tls, tap
+        self._identity: Identity | None = None
         self._stopping = False
-        self.finished, self.round = False, 0
+        self.finished, self.diverged, self.round = False, False, 0
 
     async def run(self, progress: Callable[[Drive], None], *, window: int, stop_requested: Callable[[], bool]) -> None:
         """All rounds; ends with every node stopped, whatever happens. Returns early when a stop is requested."""
-        secrets = self._simulation.setting.secrets
+        run_id, digest = self._simulation.run_id, self._simulation.experiment.digest
         try:
-            await self._start()
-            drive = Drive(self._addresses(), secrets.run_id, self._simulation.experiment.digest, window=window)
+            cluster = await self._start()
+            drive = Drive(cluster, run_id, digest, window=window, identity=self._identity)
             work = asyncio.create_task(drive.run(progress))
             while not work.done() and not stop_requested():
                 await asyncio.wait({work}, timeout=0.1)
@@ -46,22 +73,30 @@ class LocalCluster:
                     if keeper.done() and not self._stopping:
                         work.cancel()
                         keeper.result()  # why it gave up
-            self.round = drive.round
+            self.round, self.diverged = drive.round, drive.diverged
             if work.done():
                 work.result()
                 self.finished = self._stopping = True
-                await stop(self._addresses(), secrets.run_id)
+                await stop(cluster, run_id, self._identity)
             else:
                 work.cancel()
         finally:
             await self._end()
 
-    async def _start(self) -> None:
+    async def _start(self) -> Cluster:
         self._write_files()
         await asyncio.gather(*(self._spawn(node, port=0) for node in self._groups))
         addresses = {a: f"{_HOST}:{self._ports[node]}" for node, group in self._groups.items() for a in group}
-        write_text(self._folder / "cluster.toml", Cluster(addresses, {}).to_toml())
+        links = await self._tap.start(addresses, self._links()) if self._tap else {}
+        cluster = Cluster(addresses, links)
+        write_text(self._folder / "cluster.toml", cluster.to_toml())
         self._keepers = [asyncio.create_task(self._keep(node)) for node in self._groups]
+        return cluster
+
+    def _links(self) -> list[tuple[int, int]]:
+        """Edges between agents of different nodes: those that reach the wire."""
+        host = {agent: node for node, group in self._groups.items() for agent in group}
+        return [(i, j) for i, j in self._simulation.setting.graph.edges.tolist() if host[i] != host[j]]
 
     def _write_files(self) -> None:
         """What each node reads: the experiment with its graph as a list of edges, and the keys."""
@@ -76,12 +111,12 @@ class LocalCluster:
             for path, key in keys.items():
                 if not path.exists():
                     write_key(path, key)
+        if self._tls:
+            certs.make(self._folder / "certs", list(self._groups.values()), days=_DAYS)
+            self._identity = Identity.load(self._folder / "certs" / "orchestrator", [ORCHESTRATOR])
 
     def _home(self, node: int) -> Path:
         return self._folder / f"node-{node}"
-
-    def _addresses(self) -> dict[int, str]:
-        return {node: f"{_HOST}:{port}" for node, port in self._ports.items()}
 
     async def _spawn(self, node: int, port: int) -> None:
         """Start a node and wait until it listens; one that is killed on the way is started again."""
@@ -100,11 +135,13 @@ class LocalCluster:
 
     def _command(self, node: int, port: int) -> list[str]:
         agents, home = ",".join(map(str, self._groups[node])), str(self._home(node))
+        security = ["--tls", str(self._folder / "certs" / f"node-{node}")] if self._tls else ["--plaintext"]
         return [
             *(sys.executable, "-m", "node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
             *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
             *("--eta-key", str(self._folder / "eta.key"), "--checkpoint-every", str(self._every)),
-            *("--die-with-parent", str(os.getpid())),
+            *("--telemetry", self._simulation.experiment.run.telemetry, "--ledger", str(self._ledger)),
+            *(*security, "--die-with-parent", str(os.getpid())),
         ]
 
     async def _keep(self, node: int) -> None:
@@ -122,6 +159,8 @@ class LocalCluster:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await asyncio.gather(*(_ended(process) for process in self._processes.values()))
+        if self._tap:
+            await self._tap.stop()
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
@@ -137,11 +176,8 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def for_nodes(simulation: Simulation, folder: Path) -> Experiment:
-    """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn.
-
-    It ends where the budget ends, which is not part of the digest either.
-    """
+    """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn."""
     experiment, graph = simulation.experiment, simulation.setting.graph
     write_text(folder / "graph.edges", "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
     network = FromFile(path=str(folder / "graph.edges"), agents=graph.agents, weights=experiment.network.weights)
-    return replace(experiment, network=network, run=experiment.run.updated(rounds=simulation.allowance.rounds))
+    return replace(experiment, network=network)

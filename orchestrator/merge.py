@@ -12,6 +12,8 @@ import numpy as np
 from dpp2 import BadInput, Simulation
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
+from dpp2.recorder import Recorder
+from node.errors import NodeFailed
 from node.run import final_state
 
 
@@ -21,73 +23,109 @@ class NodeFolder:
 
     path: Path
     agents: list[int]
+    run_id: str
+    digest: str
     k: int
     state: dict[str, Array]
 
     @classmethod
-    def open(cls, path: Path, run_id: str) -> NodeFolder:
+    def open(cls, path: Path) -> NodeFolder:
         try:
             facts = json.loads((path / "node.json").read_text())
             state = final_state(path)
-        except (OSError, ValueError, IndexError) as error:
+            k = int(state.pop("k"))
+            return cls(path, list(facts["agents"]), str(facts["run"]), str(facts["digest"]), k, state)
+        except (OSError, ValueError, IndexError, KeyError, TypeError, NodeFailed) as error:
             raise BadInput("DIR", str(path), f"the folder of a node that has run ({error})") from None
-        if facts["run"] != run_id:
-            raise BadInput("DIR", str(path), f"records of run {run_id[:8]}…, not of {str(facts['run'])[:8]}…")
-        return cls(path, list(facts["agents"]), int(state.pop("k")), state)
 
-    def records(self, name: str, width: int) -> Array | None:
-        """(k, agents, width), or None where the node kept none."""
-        file = self.path / "records" / f"{name}.f64"
-        if not file.exists():
-            return None
-        return np.fromfile(file, dtype="<f8").reshape(-1, len(self.agents), width)[: self.k]
+    def has(self, name: str) -> bool:
+        return (self.path / "records" / f"{name}.f64").exists()
 
+    def records(self, name: str, width: int) -> Array:
+        """(k, agents, width)."""
+        content = np.fromfile(self.path / "records" / f"{name}.f64", dtype="<f8")
+        if len(content) < (count := self.k * len(self.agents) * width):
+            raise BadInput("DIR", str(self.path), f"whole records, but those of {name} end before round {self.k}")
+        return content[:count].reshape(self.k, len(self.agents), width)
 
-def absorb(simulation: Simulation, folders: Sequence[Path]) -> None:
-    """Fill a fresh simulation with what the nodes did; every agent must be there, at the same round."""
-    nodes = [NodeFolder.open(path, simulation.setting.secrets.run_id) for path in folders]
-    agents = sorted(agent for node in nodes for agent in node.agents)
-    if agents != list(range(simulation.setting.graph.agents)):
-        raise BadInput(
-            "DIR", len(folders), f"folders of all {simulation.setting.graph.agents} agents, not of {len(agents)}"
-        )
-    if len(rounds := {node.k for node in nodes}) != 1:
-        raise BadInput("DIR", len(folders), f"nodes that ended at one round, not at {sorted(rounds)}")
-    k = rounds.pop()
-    for node in nodes:
-        _copy(simulation, node)
-    _measure(simulation, nodes, k)
-    state = {name: np.empty((len(agents), simulation.network.dimension)) for name in nodes[0].state}
-    for node in nodes:
-        for name, rows in node.state.items():
-            state[name][node.agents] = rows
-    simulation.network.restore(state)
-    simulation.k = k
+    def state_at(self, k: int, dimension: int) -> dict[str, Array]:
+        """At round k; of an earlier one than it ended at, x may be on record and the rest is lost."""
+        if self.k == k:
+            return self.state
+        lost = {name: np.full_like(rows, np.nan) for name, rows in self.state.items()}
+        return lost | ({"x": self.records("x", dimension)[k]} if self.has("x") else {})
 
 
-def _copy(simulation: Simulation, node: NodeFolder) -> None:
-    recorder, dimension = simulation.recorder, simulation.network.dimension
-    for name, array in (recorder.sent_arrays | recorder.private_arrays).items():
-        if (rows := node.records(name, dimension)) is not None:
-            array[: node.k, node.agents] = rows
-    for name, scalars in recorder.scalars.items():
-        column = np.fromfile(node.path / "records" / f"{name}.f64", dtype="<f8")
-        scalars[: node.k] = column[: node.k]
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """The folders of all nodes of one run; `k` rounds are on record with every one of them."""
+
+    nodes: list[NodeFolder]
+    agents: int
+    k: int
+
+    @classmethod
+    def open(cls, folders: Sequence[Path], agents: int, run_id: str, *, diverged: bool = False) -> Merged:
+        """Every agent must be there, at the same round.
+
+        Nodes of a run that diverged stop where they are, a few rounds apart: what all of them have is kept.
+        """
+        nodes = [NodeFolder.open(path) for path in folders]
+        for node in nodes:
+            if node.run_id != run_id:
+                raise BadInput("DIR", str(node.path), f"records of run {run_id[:8]}…, not of {node.run_id[:8]}…")
+        found = sorted(agent for node in nodes for agent in node.agents)
+        if found != list(range(agents)):
+            missing = sorted(set(range(agents)) - set(found))
+            what = f"agent {missing[0]} is missing" if missing else "some are there twice"
+            raise BadInput("DIR", len(folders), f"folders of all {agents} agents, each once, but {what}")
+        k = min(node.k for node in nodes)
+        if not diverged and any(node.k != k for node in nodes):
+            raise BadInput("DIR", len(folders), f"nodes that ended at one round, not at {sorted({n.k for n in nodes})}")
+        return cls(nodes, agents, k)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.nodes[0].state["x"].shape[1])
+
+    @property
+    def telemetry(self) -> bool:
+        """Whether every node has written down what was private."""
+        return all(node.has("x") for node in self.nodes)
+
+    def state(self) -> dict[str, Array]:
+        """The agents' state at round k."""
+        state = {name: np.empty((self.agents, *rows.shape[1:])) for name, rows in self.nodes[0].state.items()}
+        for node in self.nodes:
+            for name, rows in node.state_at(self.k, self.dimension).items():
+                state[name][node.agents] = rows
+        return state
+
+    def fill(self, recorder: Recorder) -> None:
+        """What was sent, what was private if it was written down, and the metrics that follow from it."""
+        k = self.k
+        for node in self.nodes:
+            for name, array in (recorder.sent_arrays | recorder.private_arrays).items():
+                array[:k, node.agents] = node.records(name, self.dimension)[:k]
+        for name, scalars in recorder.scalars.items():  # one number a round, the same at every node
+            scalars[:k] = np.fromfile(self.nodes[0].path / "records" / f"{name}.f64", dtype="<f8")[:k]
+        if recorder.private_arrays:
+            self._measure(recorder)
+        else:
+            recorder.unmeasured(0, k)
+
+    def _measure(self, recorder: Recorder) -> None:
+        values = np.empty((self.k, self.agents))
+        for node in self.nodes:
+            values[:, node.agents] = node.records("values", 1)[: self.k, :, 0]
+        x, grad = recorder.private_arrays["x"], recorder.private_arrays["grad"]
+        for k in range(self.k):
+            recorder.measured(k, [x[k]], [Private(values[k], grad[k], {}, {})])
 
 
-def _measure(simulation: Simulation, nodes: Sequence[NodeFolder], k: int) -> None:
-    """The metrics of every round; without telemetry nobody knows the gap, and it stays nan."""
-    recorder = simulation.recorder
-    if not recorder.private_arrays:
-        for name in ("gap", "consensus", "stationarity", "objective"):
-            recorder.columns[name][:k] = np.nan
-        recorder.columns["round"][:k] = np.arange(k)
-        return
-    values = np.empty((k, simulation.setting.graph.agents))
-    for node in nodes:
-        found = node.records("values", 1)
-        assert found is not None  # telemetry has them
-        values[:, node.agents] = found[:, :, 0]
-    x, grad = recorder.private_arrays["x"], recorder.private_arrays["grad"]
-    for round_ in range(k):
-        recorder.measured(round_, [x[round_]], [Private(values[round_], grad[round_], {}, {})])
+def absorb(simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False) -> None:
+    """Fill a fresh simulation with what the nodes did."""
+    merged = Merged.open(folders, simulation.setting.graph.agents, simulation.run_id, diverged=diverged)
+    merged.fill(simulation.recorder)
+    simulation.network.restore(merged.state())
+    simulation.k = merged.k

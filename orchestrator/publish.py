@@ -16,7 +16,7 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Unsupported
-from orchestrator.ledgers import LedgerFile
+from node.ledgers import LedgerFile
 from orchestrator.output import json_text
 from orchestrator.rundir import RunDirectory, write_npz, write_text
 

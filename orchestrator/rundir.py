@@ -99,11 +99,14 @@ class RunDirectory:
 
     def begin(self, simulation: Simulation) -> None:
         """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
-        write_text(self.path / "experiment.toml", _versions() + simulation.experiment.to_toml())
+        self.describe(simulation.experiment)
         if simulation.experiment.run.seed == "os":
             secrets = simulation.setting.secrets
             kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
             write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
+
+    def describe(self, experiment: Experiment) -> None:
+        write_text(self.path / "experiment.toml", _versions() + experiment.to_toml())
 
     def secrets(self, experiment: Experiment) -> Secrets | None:
         """Of an unseeded run; a seeded one derives them again."""

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.setting import Secrets
+from node.ledgers import LedgerFile
 from orchestrator import plots
-from orchestrator.ledgers import LedgerFile
 from orchestrator.rundir import RunDirectory, free_name, write_text
+
+if TYPE_CHECKING:
+    from orchestrator.local import Tap
 
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
 _CHECKPOINT_SECONDS = 2.0
@@ -46,7 +49,9 @@ class ClusterShape:
 
     processes: int | None = None  # None: one per agent
     strict: bool = False  # one round at a time
-    window: int = 512  # rounds of credit otherwise
+    tls: bool = False  # every node with a certificate of its own
+    tap: Tap | None = None  # who listens between the nodes
+    window: int = 512  # rounds of credit, if not strict
 
     def groups(self, agents: int, kept: Path) -> list[list[int]]:
         """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
@@ -97,10 +102,13 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
 
 
 def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, cluster: ClusterShape) -> Finished:
-    """Charge before the first round, settle after the last; only a kill leaves the charge standing."""
-    ledgers = LedgerFile(directory.ledger)
+    """Charge before the first round, settle after the last; only a kill leaves the charge standing.
+
+    Nodes keep their own account of what they send, in the same ledger, so a run over gRPC is only told how far it goes.
+    """
+    ledgers, over_grpc = LedgerFile(directory.ledger), simulation.experiment.run.transport == "grpc"
     try:
-        ledgers.reserve(simulation)
+        (ledgers.consult if over_grpc else ledgers.reserve)(simulation)
     except BadInput:
         directory.discard()
         raise
@@ -108,7 +116,8 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
         directory.begin(simulation)
         return _go_on(simulation, directory, progress, cluster)
     finally:
-        ledgers.settle(simulation)
+        if not over_grpc:
+            ledgers.settle(simulation)
 
 
 def _simulation(experiment: Experiment, secrets: Secrets | None = None) -> Simulation:
@@ -139,7 +148,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
 
     nodes = directory.path / "nodes"
     groups = cluster.groups(simulation.setting.graph.agents, nodes / "groups.json")
-    local = LocalCluster(simulation, nodes, groups)
+    tls = cluster.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
+    local = LocalCluster(simulation, nodes, groups, ledger=directory.ledger, tls=tls, tap=cluster.tap)
     began, rounds = time.perf_counter(), simulation.allowance.rounds
     with _stop_requests() as stop_requested:
         window = 1 if cluster.strict else cluster.window
@@ -152,8 +162,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
         )
         if not local.finished:
             raise Interrupted(directory.path, local.round)
-    run_id = simulation.setting.secrets.run_id
-    absorb(simulation, [run_folder(nodes / f"node-{min(group)}", run_id) for group in groups])
+    folders = [run_folder(nodes / f"node-{min(group)}", simulation.run_id) for group in groups]
+    absorb(simulation, folders, diverged=local.diverged)
     simulation.seconds += time.perf_counter() - began
 
 

@@ -43,12 +43,14 @@ class PrepareReply(_message.Message):
     def __init__(self, agents: _Optional[_Iterable[int]] = ..., round: _Optional[int] = ..., allowed: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("run", "until")
+    __slots__ = ("run", "until", "last")
     RUN_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
     run: str
     until: int
-    def __init__(self, run: _Optional[str] = ..., until: _Optional[int] = ...) -> None: ...
+    last: bool
+    def __init__(self, run: _Optional[str] = ..., until: _Optional[int] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class ReleaseReply(_message.Message):
     __slots__ = ()
@@ -61,7 +63,7 @@ class WatchRequest(_message.Message):
     def __init__(self, run: _Optional[str] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("round", "finished", "waiting_for", "frames_sent", "bytes_sent", "refused", "failure")
+    __slots__ = ("round", "finished", "waiting_for", "frames_sent", "bytes_sent", "refused", "failure", "diverged")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +71,7 @@ class Progress(_message.Message):
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
+    DIVERGED_FIELD_NUMBER: _ClassVar[int]
     round: int
     finished: bool
     waiting_for: _containers.RepeatedScalarFieldContainer[int]
@@ -76,7 +79,8 @@ class Progress(_message.Message):
     bytes_sent: int
     refused: int
     failure: str
-    def __init__(self, round: _Optional[int] = ..., finished: _Optional[bool] = ..., waiting_for: _Optional[_Iterable[int]] = ..., frames_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., refused: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+    diverged: bool
+    def __init__(self, round: _Optional[int] = ..., finished: _Optional[bool] = ..., waiting_for: _Optional[_Iterable[int]] = ..., frames_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., refused: _Optional[int] = ..., failure: _Optional[str] = ..., diverged: _Optional[bool] = ...) -> None: ...
 
 class StopRequest(_message.Message):
     __slots__ = ("run",)

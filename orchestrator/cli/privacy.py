@@ -20,6 +20,7 @@ from dpp2.privacy import (
     theorem_3,
 )
 from dpp2.privacy.account import Account
+from node.ledgers import LedgerFile
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.cli.questions import (
@@ -31,7 +32,6 @@ from orchestrator.cli.questions import (
     print_notes,
     spoken,
 )
-from orchestrator.ledgers import LedgerFile
 from orchestrator.output import console, print_json
 from orchestrator.publish import publish as publish_run
 from orchestrator.rundir import epsilon_document

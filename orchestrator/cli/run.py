@@ -39,6 +39,7 @@ def run(
         int | None, typer.Option(metavar="P", help="With grpc: node processes (default: one per agent).")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="With grpc: a certificate for every node.")] = False,
     json: Json = False,
     no_truth: Annotated[
         bool,
@@ -61,7 +62,7 @@ def run(
     changes += [f"run.transport={transport}"] if transport else []
     if processes is not None and processes < 1:
         raise BadInput("--processes", processes, "a whole number ≥ 1")
-    cluster = ClusterShape(processes, strict)
+    cluster = ClusterShape(processes, strict, tls)
     if resume is None:
         experiment = Experiment.load(file, changes)
         stem = file.stem if file else "run" if changes else "paper"

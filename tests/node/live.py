@@ -16,7 +16,9 @@ from node.cluster import Cluster
 from node.keyring import write_key
 from node.limits import CHANNEL_OPTIONS
 from node.server import Node, NodeConfig, run_folder
+from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
+from orchestrator import certs
 from orchestrator.local import for_nodes
 from orchestrator.merge import absorb
 
@@ -42,8 +44,11 @@ def one_each(agents: int) -> list[list[int]]:
 class Live:
     """The nodes of one run; they can be stopped and started again on the same port, like processes."""
 
-    def __init__(self, simulation: Simulation, folder: Path, groups: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, simulation: Simulation, folder: Path, groups: Sequence[Sequence[int]], *, tls: bool = False
+    ) -> None:
         self.simulation, self.folder = simulation, folder
+        self.tls = folder / "certs" if tls else None
         self.groups = {min(group): tuple(group) for group in groups}
         self.nodes: dict[int, Node] = {}
         self.ports: dict[int, int] = {}
@@ -55,6 +60,8 @@ class Live:
 
     async def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.tls:
+            certs.make(self.tls, list(self.groups.values()), days=1)
         (self.folder / "experiment.toml").write_text(for_nodes(self.simulation, self.folder).to_toml())
         secrets = self.simulation.setting.secrets
         if self.simulation.experiment.run.seed == "os":
@@ -73,14 +80,18 @@ class Live:
             owned=self.groups[node],
             cluster=self.folder / "cluster.toml",
             home=self.folder / f"node-{node}",
+            tls=self.tls and self.tls / f"node-{node}",
             every=EVERY,
+            telemetry=self.simulation.experiment.run.telemetry == "full",
             eta_key=self.folder / "eta.key",
         )
         self.nodes[node] = Node(config)
         self.ports[node] = await self.nodes[node].start(f"127.0.0.1:{self.ports.get(node, 0)}")
 
-    def channel(self, node: int) -> grpc.aio.Channel:
-        return grpc.aio.insecure_channel(f"127.0.0.1:{self.ports[node]}", options=CHANNEL_OPTIONS)
+    def channel(self, node: int, who: str = "orchestrator") -> grpc.aio.Channel:
+        """To a node; under TLS with the certificate of `who`."""
+        identity = Identity.load(self.tls / who, []) if self.tls else None
+        return open_channel(identity, f"127.0.0.1:{self.ports[node]}", node_name(self.groups[node]), CHANNEL_OPTIONS)
 
     async def prepare(self, *nodes: int) -> None:
         for node in nodes or self.groups:
@@ -125,8 +136,10 @@ class Live:
 
 
 @asynccontextmanager
-async def live(experiment: Experiment, folder: Path, groups: Sequence[Sequence[int]]) -> AsyncIterator[Live]:
-    nodes = Live(Simulation(experiment), folder, groups)
+async def live(
+    experiment: Experiment, folder: Path, groups: Sequence[Sequence[int]], *, tls: bool = False
+) -> AsyncIterator[Live]:
+    nodes = Live(Simulation(experiment), folder, groups, tls=tls)
     try:
         await nodes.start()
         yield nodes

@@ -180,7 +180,7 @@ async def test_folders_of_another_run_are_not_merged(tmp_path: Path) -> None:
     nodes = await networked(small(), tmp_path, one_each(4))
     with pytest.raises(ValueError, match="records of run"):
         absorb(Simulation(small(run__seed=2)), [run_folder(home, nodes.run_id) for home in nodes.homes])
-    with pytest.raises(ValueError, match="folders of all 4 agents, not of 3"):
+    with pytest.raises(ValueError, match="folders of all 4 agents, each once, but agent 0 is missing"):
         absorb(Simulation(small()), [run_folder(home, nodes.run_id) for home in nodes.homes[1:]])
 
 

@@ -20,7 +20,7 @@ from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from node.codec import encode
 from node.errors import STATUS, NodeFailed
-from node.server import EXCHANGE
+from node.peers import EXCHANGE
 from node.v1 import wire_pb2, wire_pb2_grpc
 
 VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
@@ -104,7 +104,7 @@ BAD_METADATA: dict[str, tuple[str, dict[str, str | None]]] = {
 
 
 async def test_bad_metadata(nodes: Live) -> None:
-    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    before, refused = held(nodes), nodes.nodes[VICTIM].refusals.counts
     for name, (kind, changes) in BAD_METADATA.items():
         counted = refused[kind]
         assert await say(nodes, metadata(nodes, **changes)) == STATUS[kind], name
@@ -138,7 +138,7 @@ BAD_FRAMES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 async def test_bad_frames(nodes: Live) -> None:
-    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    before, refused = held(nodes), nodes.nodes[VICTIM].refusals.counts
     for name, (kind, changes) in BAD_FRAMES.items():
         counted = refused[kind]
         assert await say(nodes, metadata(nodes), frame(nodes, **changes)) == STATUS[kind], name
@@ -147,17 +147,17 @@ async def test_bad_frames(nodes: Live) -> None:
 
 
 async def test_garbage(nodes: Live) -> None:
-    before, refused = held(nodes), nodes.nodes[VICTIM].refused
+    before, refused = held(nodes), nodes.nodes[VICTIM].refusals.counts
     assert await say(nodes, metadata(nodes), b"\xff garbage") == STATUS["not a frame"]
     assert refused["not a frame"] == 1
     assert held(nodes) == before
 
 
 async def test_copies_are_ignored_silently(nodes: Live) -> None:
-    before, refused = held(nodes), sum(nodes.nodes[VICTIM].refused.values())
+    before, refused = held(nodes), sum(nodes.nodes[VICTIM].refusals.counts.values())
     assert await say(nodes, metadata(nodes), *[sent(nodes)] * 3, sent(nodes, phase="z")) == grpc.StatusCode.OK
     assert held(nodes) == before
-    assert sum(nodes.nodes[VICTIM].refused.values()) == refused
+    assert sum(nodes.nodes[VICTIM].refusals.counts.values()) == refused
 
 
 async def test_a_fault_is_logged_once(nodes: Live, caplog: pytest.LogCaptureFixture) -> None:
@@ -206,13 +206,13 @@ async def test_fuzzed_frames(nodes: Live, seed: int) -> None:
     tried = [mutated(rng, rng.choice(whole)) for _ in range(170)] + [
         rng.randbytes(rng.randint(0, 99)) for _ in range(60)
     ]
-    before, counted = held(nodes), sum(victim.refused.values())
+    before, counted = held(nodes), sum(victim.refusals.counts.values())
     async with nodes.channel(VICTIM) as channel:
         codes = [await exchange(channel, metadata(nodes), one) for one in tried if harmless(nodes, one)]
     assert held(nodes)[:-1] == before[:-1]
     allowed = {STATUS[kind] for kind in STATUS} | {grpc.StatusCode.OK}
     assert set(codes) <= allowed
-    assert sum(victim.refused.values()) - counted == sum(code != grpc.StatusCode.OK for code in codes)
+    assert sum(victim.refusals.counts.values()) - counted == sum(code != grpc.StatusCode.OK for code in codes)
 
 
 async def test_a_message_beyond_the_limit(nodes: Live) -> None:
@@ -232,7 +232,7 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
 
 
 async def test_control_calls_for_something_else(nodes: Live) -> None:
-    refused = nodes.nodes[VICTIM].refused
+    refused = nodes.nodes[VICTIM].refusals.counts
     async with nodes.channel(VICTIM) as channel:
         control = wire_pb2_grpc.ControlStub(channel)
         prepare, another = wire_pb2.PrepareRequest, "f" * 32

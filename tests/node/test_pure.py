@@ -355,9 +355,18 @@ def test_a_damaged_one_is_named_and_the_other_one_used(damage: str, tmp_path: Pa
     assert [facts["round"] for _, facts in usable] == [5]
     assert complaints == [f"{newer} is damaged and is not used"]
     older.write_bytes(DAMAGES[damage](older.read_bytes()))
-    usable, complaints = Checkpoints(tmp_path).load()
-    assert usable == []
-    assert complaints == [f"{path} is damaged and is not used" for path in (newer, older)]
+    with pytest.raises(NodeFailed, match=r"checkpoint-before\.npz is damaged and is not used: this node cannot go on"):
+        Checkpoints(tmp_path).load()
+    newer.unlink()
+    with pytest.raises(NodeFailed, match="this node cannot go on"):
+        Checkpoints(tmp_path).load()
+
+
+def test_before_a_second_checkpoint_a_damaged_one_means_a_start_from_the_beginning(tmp_path: Path) -> None:
+    """Neighbours still hold everything: nobody has been told that anything is durable twice."""
+    saved(tmp_path, 5)
+    (tmp_path / "checkpoint.npz").write_bytes(b"x")
+    assert Checkpoints(tmp_path).load()[0] == []
 
 
 def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path: Path) -> None:

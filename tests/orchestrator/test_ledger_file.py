@@ -20,7 +20,7 @@ import pytest
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import Epsilon, Mechanism, Unsupported, epsilon, largest_rounds
 from orchestrator import rundir, runner
-from orchestrator.ledgers import LedgerFile
+from node.ledgers import LedgerFile
 from orchestrator.rundir import read_metrics
 from orchestrator.runner import Interrupted
 
@@ -570,7 +570,7 @@ class TestDamaged:
         def refuse(*args: object, **options: object) -> None:
             raise sqlite3.OperationalError("attempt to write a readonly database")
 
-        monkeypatch.setattr("orchestrator.ledgers.sqlite3.connect", refuse)
+        monkeypatch.setattr("node.ledgers.sqlite3.connect", refuse)
         with pytest.raises(BadInput, match=r"^ledger = '.*ledger.sqlite': expected .*readonly"):
             runner.start(experiment(), tmp_path / "run", stem="", force=False, progress=silent)
 
@@ -584,7 +584,7 @@ class TestDamaged:
             raise Killed
 
         simulation = Simulation(experiment(run__seed="os"))
-        monkeypatch.setattr("orchestrator.ledgers._entry", die)
+        monkeypatch.setattr("node.ledgers._entry", die)
         with pytest.raises(Killed):
             LedgerFile(tmp_path / "ledger.sqlite").reserve(simulation)
         assert rows(tmp_path) == before

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from dpp2 import BadInput, Simulation
+from dpp2.errors import BadInput
 from dpp2.privacy import Epsilon, Ledger, Unsupported
+from dpp2.privacy.account import Account
+from dpp2.privacy.ledger import Allowance
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -27,6 +29,25 @@ CREATE TABLE IF NOT EXISTS entries (
     PRIMARY KEY (data, run, agent)
 )
 """
+
+
+class Spender(Protocol):
+    """Agents in a run that spend: all of them in one process, or those of one node."""
+
+    account: Account  # one mechanism per agent
+    allowance: Allowance
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def k(self) -> int:
+        """Rounds that have been run."""
+
+    def fresh_ledgers(self) -> list[Ledger]: ...
+
+    def allow(self, ledgers: Sequence[Ledger]) -> None:
+        """Sets `allowance`."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +66,35 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def reserve(self, simulation: Simulation) -> None:
+    def reserve(self, spender: Spender) -> None:
         """Tell the run how far its budget goes, and charge every agent for that far."""
         with self._transaction() as rows:
-            ledgers = rows.load(simulation)
-            simulation.allow(ledgers)
-            if rounds := simulation.allowance.rounds:
-                pairs = zip(ledgers, simulation.account.mechanisms, strict=True)
-                run_id = simulation.setting.secrets.run_id
+            ledgers = rows.load(spender)
+            spender.allow(ledgers)
+            if rounds := spender.allowance.rounds:
+                pairs = zip(ledgers, spender.account.mechanisms, strict=True)
+                run_id = spender.run_id
                 rows.store(run_id, [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs])
 
-    def settle(self, simulation: Simulation) -> None:
-        """The run has ended: it is charged for the rounds that were run, now or earlier under the same id."""
-        run_id = simulation.setting.secrets.run_id
+    def consult(self, spender: Spender) -> None:
+        """Tell the run how far its budget goes; others will charge."""
         with self._transaction() as rows:
-            charged = [ledger for ledger in rows.load(simulation) if run_id in ledger.entries]
-            ran = [max(simulation.k, rows.settled(run_id, ledger)) for ledger in charged]
-            settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
-            rows.store(run_id, settled, simulation.k)
+            spender.allow(rows.load(spender))
 
-    def knows(self, simulation: Simulation) -> bool:
-        """Whether every agent of the run has been charged for it here."""
-        run_id = simulation.setting.secrets.run_id
+    def settle(self, spender: Spender) -> None:
+        """The run has ended: it is charged for the rounds that were run, now or earlier under the same id."""
+        run_id = spender.run_id
         with self._transaction() as rows:
-            return all(run_id in ledger.entries for ledger in rows.load(simulation))
+            charged = [ledger for ledger in rows.load(spender) if run_id in ledger.entries]
+            ran = [max(spender.k, rows.settled(run_id, ledger)) for ledger in charged]
+            settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
+            rows.store(run_id, settled, spender.k)
+
+    def knows(self, spender: Spender) -> bool:
+        """Whether every agent of the run has been charged for it here."""
+        run_id = spender.run_id
+        with self._transaction() as rows:
+            return all(run_id in ledger.entries for ledger in rows.load(spender))
 
     def totals(self) -> list[Total]:
         """What every agent has spent on each of its data sets, over all runs."""
@@ -76,11 +102,11 @@ class LedgerFile:
             ledgers = rows.everything()
         return [Total(ledger.agent, ledger.data_digest, len(ledger.entries), ledger.spent()) for ledger in ledgers]
 
-    def publish(self, simulation: Simulation) -> None:
+    def publish(self, spender: Spender) -> None:
         """Charge for x^K + w^K, or refuse where an agent's budget does not reach."""
-        run_id, budget = simulation.setting.secrets.run_id, simulation.account.budget
+        run_id, budget = spender.run_id, spender.account.budget
         with self._transaction() as rows:
-            published = [ledger.publish(run_id, simulation.k) for ledger in rows.load(simulation)]
+            published = [ledger.publish(run_id, spender.k) for ledger in rows.load(spender)]
             for ledger in published:
                 spent = ledger.spent()
                 if budget is not None and not (isinstance(spent, Epsilon) and spent.fits(budget)):
@@ -89,7 +115,7 @@ class LedgerFile:
                         budget,
                         f"enough to publish, which would bring agent {ledger.agent} to ε = {spent}",
                     )
-            rows.store(run_id, published, simulation.k)
+            rows.store(run_id, published, spender.k)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Rows]:
@@ -111,9 +137,9 @@ class _Rows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def load(self, simulation: Simulation) -> list[Ledger]:
+    def load(self, spender: Spender) -> list[Ledger]:
         """One ledger per agent of the run, with what earlier runs on its data have charged."""
-        return [self._ledger(empty) for empty in simulation.fresh_ledgers()]
+        return [self._ledger(empty) for empty in spender.fresh_ledgers()]
 
     def _ledger(self, empty: Ledger) -> Ledger:
         """Of each run the agent's own entry; of a run where the data lay with others, each of theirs."""

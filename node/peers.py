@@ -1,0 +1,127 @@
+"""Streams between neighbouring nodes: who may speak on them, how they are dialled, and dialled again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from node.cluster import Cluster
+from node.codec import decode, message_limit
+from node.errors import PeerFault, Refusals
+from node.hosting import Hosting, Neighbour
+from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS
+from node.run import NodeRun
+from node.tls import Identity, agent_name, node_name, open_channel, proven_names
+
+log = logging.getLogger("dpp2.node")
+
+SERVICE, METHOD = "dpp2.node.v1.Peer", "Exchange"
+EXCHANGE = f"/{SERVICE}/{METHOD}"
+
+
+def largest_frame(hosting: Hosting) -> int:
+    """What an honest neighbour can send at most: a row of every agent that has a neighbour here."""
+    return message_limit(hosting.dimension, max(1, len(hosting.foreign)))
+
+
+def transport_limit(hosting: Hosting) -> tuple[str, int]:
+    """gRPC's own limit, far above ours: it refuses unread, with the same status, but tells nobody who could count."""
+    return "grpc.max_receive_message_length", 16 * largest_frame(hosting) + (1 << 20)
+
+
+class Peers:
+    """All streams of one run at one node."""
+
+    def __init__(self, run: NodeRun, cluster: Cluster, identity: Identity | None, refusals: Refusals) -> None:
+        self.run, self._cluster, self._identity, self._refusals = run, cluster, identity, refusals
+        self._limit = largest_frame(run.hosting)
+
+    def dial(self) -> list[asyncio.Task[None]]:
+        """One task for each neighbour that we are to dial: the lower-numbered node does."""
+        ours = min(self.run.hosting.owned)
+        return [asyncio.create_task(self._dial(n)) for n in self.run.neighbours if ours < n.node]
+
+    async def answer(self, context: Any) -> None:
+        """A neighbour has dialled."""
+        proven = None if self._identity is None else proven_names(context.auth_context())
+        neighbour, need = self._welcome(dict(context.invocation_metadata()), proven)
+        await context.send_initial_metadata(self._metadata())
+        await self._speak(neighbour, need, context.read, context.write)
+
+    async def _dial(self, neighbour: Neighbour) -> None:
+        """Keep a stream open to a neighbour, for as long as this node lives."""
+        address, name = self._target(neighbour)
+        options = [*CHANNEL_OPTIONS, transport_limit(self.run.hosting)]
+        wait = BACKOFF_FIRST
+        async with open_channel(self._identity, address, name, options) as channel:
+            method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
+            while True:
+                call = method(metadata=self._metadata())
+                try:
+                    metadata = dict(await call.initial_metadata())
+                    if "dpp2-run" not in metadata:
+                        continue  # turned away: it is not prepared yet
+                    found, need = self._welcome(metadata, None)  # its certificate was checked by its name
+                    if found != neighbour:
+                        raise PeerFault("unknown sender", f"{address} hosts other agents")
+                    wait = BACKOFF_FIRST
+                    await self._speak(neighbour, need, call.read, call.write)
+                except PeerFault as fault:
+                    self._refusals.count(fault)
+                except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+                    pass  # not there yet, or gone: a late neighbour is waited for
+                finally:
+                    call.cancel()
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, BACKOFF_MOST)
+
+    def _target(self, neighbour: Neighbour) -> tuple[str, str]:
+        """Where to dial a neighbour (one of the links may have an address of its own), and the name it must prove."""
+        name = node_name(self._cluster.hosted_by(neighbour.node))
+        for ours in neighbour.ours:
+            for theirs in neighbour.theirs:
+                if (override := self._cluster.links.get((min(ours, theirs), max(ours, theirs)))) is not None:
+                    return override, name
+        return self._cluster.addresses[neighbour.node], name
+
+    async def _speak(self, neighbour: Neighbour, need: int, read: Any, write: Any) -> None:
+        run, limit, dimension = self.run, self._limit, self.run.hosting.dimension
+
+        def take(frame: bytes) -> None:
+            if len(frame) > limit:
+                raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {limit} are the most")
+            run.take(decode(frame, dimension), neighbour)
+
+        await run.links[neighbour.node].serve(read, write, run.frames_since(neighbour, need), need, take)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        run = self.run
+        agents = ",".join(map(str, run.hosting.owned))
+        return ("dpp2-run", run.run_id), ("dpp2-agents", agents), ("dpp2-need", str(run.k))
+
+    def _welcome(self, metadata: Mapping[str, Any], proven: set[str] | None) -> tuple[Neighbour, int]:
+        """Who is at the other end, and from which round on it needs frames. `proven`: the names in its certificate."""
+        if metadata.get("dpp2-run") != self.run.run_id:
+            raise PeerFault("wrong run", f"this node runs {self.run.run_id[:8]}…")
+        try:
+            agents = {int(agent) for agent in str(metadata["dpp2-agents"]).split(",")}
+            need = int(metadata["dpp2-need"])
+        except (KeyError, ValueError):
+            raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
+        _check_proven(sorted(agents), proven)
+        for neighbour in self.run.neighbours:
+            if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
+                return neighbour, need
+        raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
+
+
+def _check_proven(agents: Sequence[int], proven: set[str] | None) -> None:
+    """Under TLS a peer speaks for the agents in its certificate alone."""
+    if proven is None:
+        return
+    if unproven := [agent for agent in agents if agent_name(agent) not in proven]:
+        raise PeerFault("impostor", f"the certificate does not speak for agents {unproven[:5]}")

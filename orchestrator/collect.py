@@ -1,0 +1,119 @@
+"""Makes a run directory of the folders that nodes on several machines have written.
+
+Whoever collects need not hold anybody's data. With them, everything that an embedded run leaves is there. Without,
+there is what the nodes wrote down, and what would take another look at the data is left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import keys as keyed
+from dpp2.privacy import Unsupported
+from dpp2.privacy.account import Account
+from dpp2.recorder import Recorder
+from dpp2.setting import Secrets
+from dpp2.simulation import epsilon_column
+from dpp2.weights import weight_matrix
+from orchestrator import plots
+from orchestrator.merge import Merged
+from orchestrator.output import json_text
+from orchestrator.rundir import RunDirectory, epsilon_document, write_metrics, write_npz, write_text
+
+
+@dataclass(frozen=True)
+class Collected:
+    path: Path
+    run_id: str
+    rounds: int
+    agents: int
+    telemetry: bool
+    missing: str | None  # what could not be made, and why
+
+
+def collect(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: str | None, *, force: bool) -> Collected:
+    """Merge nodes' folders (their homes, or single runs in them) into the run directory `out`."""
+    experiment = experiment.resolve()
+    folders, run_id = _runs(homes, run_id)
+    merged = Merged.open(folders, experiment.network.agents, run_id)
+    for node in merged.nodes:
+        if node.digest != experiment.digest:
+            has_run = f"what {node.path} has run, which is {node.digest[:8]}"
+            raise BadInput("--experiment", experiment.digest[:8], has_run)
+    telemetry = "full" if merged.telemetry else "none"
+    experiment = replace(experiment, run=experiment.run.updated(rounds=max(merged.k, 1), telemetry=telemetry))
+    directory = RunDirectory.create(out, force=force)
+    try:
+        # Nothing is drawn any more, so any keys will do where the run's own are secret.
+        unknown = Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id)
+        simulation = Simulation(experiment, secrets=unknown)
+        missing = None
+    except BadInput as refusal:
+        if refusal.field != "problem.path":
+            raise
+        missing = f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
+    directory.describe(experiment)
+    if missing is None:
+        _with_data(simulation, merged, directory)
+    else:
+        _without_data(experiment, merged, directory)
+    return Collected(out, run_id, merged.k, merged.agents, merged.telemetry, missing)
+
+
+def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
+    """The folder of one run in each home; which one must be clear or said."""
+    found = [[home] if (home / "node.json").is_file() else sorted((home / "runs").glob("*")) for home in homes]
+    for home, runs in zip(homes, found, strict=True):
+        if not runs:
+            raise BadInput("DIR", str(home), "the home of a node that has run")
+    ids = set.intersection(*({folder.name for folder in runs} for runs in found))
+    if wanted is None and len(ids) != 1:
+        which = f"one of {', '.join(sorted(ids))}" if ids else "homes that have a run in common"
+        raise BadInput("--run-id", None, which)
+    chosen = wanted or ids.pop()
+    folders = [folder for runs in found for folder in runs if folder.name == chosen]
+    if len(folders) != len(homes):
+        raise BadInput("--run-id", chosen, f"a run of every folder: {', '.join(sorted(ids)) or 'there is none'}")
+    return folders, chosen
+
+
+def _with_data(simulation: Simulation, merged: Merged, directory: RunDirectory) -> None:
+    merged.fill(simulation.recorder)
+    simulation.network.restore(merged.state())
+    simulation.k = merged.k
+    result = simulation.result()
+    directory.finish(simulation, result)
+    plots.convergence(result, directory.path / "convergence.png")
+    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
+
+
+def _without_data(experiment: Experiment, merged: Merged, directory: RunDirectory) -> None:
+    graph, d, k = experiment.network.graph(), merged.dimension, merged.k
+    P = weight_matrix(graph, experiment.network.weights)
+    smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
+    account = Account.of(experiment, smoothness, d)
+    sent = len(experiment.algorithm.phases) * 2 * len(graph.edges) * d * 8
+    recorder = Recorder(
+        experiment.algorithm,
+        (k, merged.agents, d),
+        sent,
+        epsilon_column(account, k),
+        truth=merged.telemetry,
+        observation=True,
+    )
+    merged.fill(recorder)
+    recorder.unmeasured(k, k + 1)
+    for name, records in (("observation", recorder.observation(k, P)), ("truth", recorder.truth(k))):
+        if records is not None:
+            write_npz(directory.path / f"{name}.npz", records)
+    x = merged.state()["x"]
+    write_npz(directory.path / "solution.npz", {"x": x, "mean": x.mean(axis=0)})
+    write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
+    spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
+    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
+    write_text(directory.path / "privacy.json", json_text(document))

@@ -97,7 +97,7 @@ class Experiment:
             raise BadInput("run.seed", run.seed, RunSection.model_fields["seed"].description or "")
         return cls(
             run=run,
-            network=parse_kind("network", "topology", TOPOLOGIES, tables.get("network", {})),
+            network=_network(algorithm, tables.get("network", {})),
             problem=parse_kind("problem", "name", PROBLEMS, tables.get("problem", {})),
             algorithm=algorithm,
             noise=parse_section("noise", algorithm.noise_section, tables.get("noise", {})),
@@ -140,6 +140,15 @@ class Experiment:
             if value not in _NO_PATH:
                 tables[section][key] = str(Path(value).absolute())
         return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in tables.items())
+
+
+def _network(algorithm: AlgorithmSection, table: Mapping[str, Any]) -> NetworkSection:
+    """An algorithm that runs on one topology brings it along, and refuses others."""
+    only = algorithm.topology
+    network = parse_kind("network", "topology", TOPOLOGIES, table if only is None else {"topology": only, **table})
+    if only is not None and network.topology != only:
+        raise BadInput("network.topology", network.topology, f"{only}, the only one that {algorithm.name} runs on")
+    return network
 
 
 def _read(path: Path) -> Tables:

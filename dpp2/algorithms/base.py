@@ -6,14 +6,16 @@ what it keeps private. All N agents in one embedded run, or one agent in a conta
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import Noise, RunKeys
-from dpp2.privacy import Mechanism, Unsupported
+from dpp2.keys import SILENCE, Noise, RunKeys
+from dpp2.privacy.accountant import Releases
+from dpp2.privacy.figures import Unsupported
 from dpp2.problems.base import Objective
 from dpp2.schema import Section
 from dpp2.stability import Divergence, Gradient
@@ -64,6 +66,23 @@ class Program(Protocol):
     def round(self, s: Any, k: int) -> Round: ...
 
 
+class NoisyProgram:
+    """What programs with named noises have in common."""
+
+    def __init__(self, objective: Objective, **noise: Callable[[int], Noise]) -> None:
+        self.objective = objective
+        self.noise = noise
+
+    def quiet(self) -> Self:
+        copied = copy(self)
+        copied.noise = dict.fromkeys(self.noise, lambda k: SILENCE)
+        return copied
+
+    def drawn(self, k: int) -> dict[str, Noise]:
+        """Every noise of round k."""
+        return {name: draw(k) for name, draw in self.noise.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Setup:
     """What a program needs to know of the run besides its own parameters."""
@@ -91,9 +110,12 @@ class AlgorithmSection(Section):
     """`[algorithm]`: parameters of one algorithm, and how to set it up."""
 
     noise_section: ClassVar[type[NoiseSection]]
-    phases: ClassVar[tuple[str, ...]]  # what goes over the wire each round, in order
+    # What goes over the wire each round, in order. Not "x", "grad", "values" or a noise: records have one name space.
+    phases: ClassVar[tuple[str, ...]]
     noises: ClassVar[tuple[str, ...]]  # the names its noise has in truth.npz
     scalars: ClassVar[tuple[str, ...]]
+    step: ClassVar[str] = "alpha"  # the parameter that a diverging run should try smaller
+    topology: ClassVar[str | None] = None  # the one topology it runs on, if it does not run on all
 
     name: str
 
@@ -102,13 +124,28 @@ class AlgorithmSection(Section):
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Mechanism] | Unsupported:
+    ) -> Sequence[Releases] | Unsupported:
         """What each agent's ε depends on; `smoothness` has one M_i per agent."""
         return Unsupported(f"no accountant is known for {self.name}")
 
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence | None:
-        """How fast the iteration linearised at x grows, and why; None where no analysis exists."""
-        return None
+        """How fast the iteration linearised at x grows, and why, as far as the algorithm has been analysed."""
+        why = f"the gap grows without bound; a smaller algorithm.{self.step} is the first thing to try with {self.name}"
+        return Divergence(k, float("nan"), "unexplained", why)
+
+    def message_bytes(self, dimension: int) -> int:
+        """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
+        return 8 * dimension
 
     def program(self, setup: Setup, noise: NoiseSection) -> Program:
         raise NotImplementedError  # pragma: no cover - abstract
+
+
+def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:
+    """Averaging with I − weight·P must bring agents closer: λ_max(P) < 2/weight."""
+    if weight * eigenvalues.largest >= 2:
+        raise BadInput(
+            "network.weights",
+            f"P with λ_max = {eigenvalues.largest:.4g}",
+            f"weights with λ_max(P) < {2 / weight:.4g}, such as metropolis: agents drift apart otherwise",
+        )

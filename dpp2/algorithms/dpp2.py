@@ -21,9 +21,10 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Private, Round, Setup
+from dpp2.algorithms.noise import Decay, Scale, decay_field, laplace, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import SILENCE, EtaStream, Noise, NoiseStream
+from dpp2.keys import SILENCE, EtaStream, Noise
 from dpp2.privacy import Mechanism
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
@@ -31,18 +32,15 @@ from dpp2.weights import Spectrum, check_step
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
 
-_SCALE = "a number ≥ 0, or a list with one per agent"
-Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
-Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
 Eta = Annotated[float, Field(gt=0, le=1)]
 
 
 class Dpp2Noise(NoiseSection):
     scales = ("u_w", "u_e")
 
-    u_w: Scale = Field(1.0, description=_SCALE)
-    u_e: Scale = Field(1.0, description=_SCALE)
-    decay: Decay = Field(0.9, description="a number in [0, 1] (0: noise in round 0 only), or a list with one per agent")
+    u_w: Scale = scale_field(1.0)
+    u_e: Scale = scale_field(1.0)
+    decay: Decay = decay_field(0.9)
 
 
 class Dpp2Section(AlgorithmSection):
@@ -103,8 +101,8 @@ class Dpp2:
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
         self._eta = EtaStream(setup.keys.eta) if isinstance(section.eta, str) else section.eta
-        self.w: Callable[[int], Noise] = _stream("w", noise.u_w, noise.decay, setup)
-        self.e: Callable[[int], Noise] = _stream("e", noise.u_e, noise.decay, setup)
+        self.w: Callable[[int], Noise] = laplace("w", noise.u_w, noise.decay, setup)
+        self.e: Callable[[int], Noise] = laplace("e", noise.u_e, noise.decay, setup)
 
     def quiet(self) -> Dpp2:
         """The same program without noise; nor is η drawn, since x does not depend on it."""
@@ -143,14 +141,3 @@ class Dpp2:
     def _damped(self, old: Array, new: Array) -> Array:
         """The paper's update, or a part 1/(1+τ) of the way to it."""
         return old + (new - old) / (1 + self.damping) if self.damping else new
-
-
-def _stream(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:
-    owned = np.asarray(setup.owned)
-    u_owned, decay_owned = per_agent(u, setup.agents)[owned], per_agent(decay, setup.agents)[owned]
-    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, u_owned, decay_owned)
-
-
-def per_agent(value: float | list[float], agents: int) -> Array:
-    """A setting that may be one number for all, as one number each."""
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), agents)

@@ -1,6 +1,7 @@
 """What differential privacy a run really has, agent by agent. Pure mathematics: no files, no printing.
 
 `accountant`  ε of a run, of each round and of publishing its result; the docstring derives the formula
+`baselines`   what the other algorithms release, derived in the same way
 `calibrate`   the decay, the noise scale or the number of rounds that keeps a budget, or why none does
 `pld`         (ε, δ) by privacy-loss distributions; the trade-off curve that bounds every attack (extra [dp])
 `ledger`      one agent's account over all its runs on the same data
@@ -14,6 +15,7 @@ the low-order bits of floating-point noise betray (Mironov 2012): the theory spe
 from dpp2.privacy.accountant import (
     MOST_ROUNDS,
     Mechanism,
+    Releases,
     cumulative,
     epsilon,
     largest_rounds,
@@ -48,6 +50,7 @@ __all__ = [
     "PaperDecay",
     "PaperEpsilon",
     "PrivacyProfile",
+    "Releases",
     "Unsupported",
     "add_up",
     "c_tilde",

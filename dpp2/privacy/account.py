@@ -15,7 +15,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, cumulative, epsilon
+from dpp2.privacy.accountant import Releases, cumulative, epsilon
 from dpp2.privacy.figures import Curve, Epsilon, Unsupported
 from dpp2.privacy.ledger import Allowance, Ledger
 from dpp2.privacy.paper import PaperEpsilon, theorem_3
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Account:
     """What a run costs its agents."""
 
-    mechanisms: tuple[Mechanism, ...]  # one per agent (M = ∞ where it is not known); none for other algorithms
+    mechanisms: tuple[Releases, ...]  # one per agent (M = ∞ where it is not known); none without any account
     outside: Unsupported | None  # why there is no ε, if there is none
     budget: float | None
     notes: tuple[str, ...]  # what makes every ε void, or lies outside it
@@ -51,9 +51,9 @@ class Account:
         return cls(tuple(built), outside, section.budget, notes)
 
     @cached_property
-    def distinct(self) -> tuple[Mechanism, ...]:
+    def distinct(self) -> tuple[Releases, ...]:
         """The mechanisms that can be the worst: of those that differ in M alone, the one with the largest."""
-        worst: dict[Mechanism, Mechanism] = {}
+        worst: dict[Releases, Releases] = {}
         for mechanism in self.mechanisms:
             key = replace(mechanism, smoothness=0.0)
             if key not in worst or mechanism.smoothness > worst[key].smoothness:

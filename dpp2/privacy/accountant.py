@@ -36,8 +36,9 @@ Accuracy: log10 ε to about 1e-15 of its size, hence ε itself to about 1e-16·(
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import Field, dataclass
+from functools import lru_cache, reduce
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -57,9 +58,34 @@ from dpp2.privacy.figures import (
 MOST_ROUNDS = 10_000_000
 
 
+class Releases(Protocol):
+    """What one agent releases in a run of any algorithm: a frozen dataclass of plain values, which ledgers keep."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    kind: ClassVar[str]  # its name in a ledger
+    scales: ClassVar[tuple[str, ...]]  # the fields that make ε smaller by as much as they are made larger, together
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def smoothness(self) -> float: ...
+
+    def outside(self, rounds: int) -> Unsupported | None:
+        """Why there is no pure ε after so many rounds, if there is none."""
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        """For each message of a round an array (K,): ln of the most that its noise must shift, in units of its size."""
+
+    def why_infinite(self) -> str:
+        """What is to blame where a release hides nothing."""
+
+
 @dataclass(frozen=True)
 class Mechanism:
-    """All that one agent's ε depends on."""
+    """All that one agent's ε depends on when it runs DPP²."""
+
+    kind: ClassVar[str] = "dpp2"
+    scales: ClassVar[tuple[str, ...]] = ("u_e", "u_w")
 
     dimension: int  # d ≥ 1, of the decision variable
     alpha: float  # step size α > 0
@@ -81,6 +107,20 @@ class Mechanism:
         if not 0 <= self.decay <= 1:
             raise BadInput("decay", self.decay, "a number in [0, 1]")
 
+    def outside(self, rounds: int) -> Unsupported | None:
+        return unsupported(self)
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        log_e, log_w = log_costs(self, rounds)
+        return [log_e, log_w[:-1]]
+
+    def why_infinite(self) -> str:
+        if self.u_e == 0:
+            return "u_e = 0: every z message carries a bare gradient"
+        if self.u_w == 0:
+            return "u_w = 0: every y message carries a bare x"
+        return "decay = 0: no noise after round 0"
+
 
 def unsupported(mechanism: Mechanism) -> Unsupported | None:
     """Which assumption of the module's docstring the mechanism breaks, if any."""
@@ -95,14 +135,15 @@ def unsupported(mechanism: Mechanism) -> Unsupported | None:
 
 
 @lru_cache(maxsize=4096)  # a network's agents usually share one mechanism, and each has its own ledger to add up
-def epsilon(mechanism: Mechanism, rounds: int, *, published: bool = False) -> Epsilon | Unsupported:
+def epsilon(mechanism: Releases, rounds: int, *, published: bool = False) -> Epsilon | Unsupported:
     """ε of rounds 0 … K−1, K = `rounds`; with `published`, that of releasing x^K + w^K as well."""
-    outside = unsupported(mechanism)
+    outside = _outside(mechanism, rounds, published)
     if outside:
         return outside
-    log_e, log_w = log_costs(mechanism, rounds)
-    logs = np.concatenate([np.logaddexp(log_e, log_w[:-1]), log_w[-1:] if published else []])
-    return total(logs, _why_infinite(mechanism))
+    logs = _log_rounds(mechanism, rounds)
+    if published:
+        logs = np.append(logs, _log_published(mechanism, rounds)[-1:])
+    return total(logs, mechanism.why_infinite())
 
 
 def publish_term(mechanism: Mechanism, rounds: int) -> Epsilon | Unsupported:
@@ -110,30 +151,22 @@ def publish_term(mechanism: Mechanism, rounds: int) -> Epsilon | Unsupported:
     outside = unsupported(mechanism)
     if outside:
         return outside
-    return total(log_costs(mechanism, rounds)[1][-1:], _why_infinite(mechanism))
+    return total(_log_published(mechanism, rounds)[-1:], mechanism.why_infinite())
 
 
-def per_round(mechanism: Mechanism, rounds: int) -> Curve | Unsupported:
-    """What each of the rounds 0 … K−1 costs: √d·[a_k/u_e + ‖Δw^k‖/u_w]/r^k."""
-    outside = unsupported(mechanism)
-    if outside:
-        return outside
-    log_e, log_w = log_costs(mechanism, rounds)
-    return curve(np.logaddexp(log_e, log_w[:-1]))
+def per_round(mechanism: Releases, rounds: int) -> Curve | Unsupported:
+    """What each of the rounds 0 … K−1 costs; for DPP² √d·[a_k/u_e + ‖Δw^k‖/u_w]/r^k."""
+    return mechanism.outside(rounds) or curve(_log_rounds(mechanism, rounds))
 
 
-def cumulative(mechanism: Mechanism, rounds: int) -> Curve | Unsupported:
+def cumulative(mechanism: Releases, rounds: int) -> Curve | Unsupported:
     """ε(1), …, ε(K): entry k is what rounds 0 … k spend together. Its last entry equals `epsilon`'s value."""
-    outside = unsupported(mechanism)
-    if outside:
-        return outside
-    log_e, log_w = log_costs(mechanism, rounds)
-    return running_total(np.logaddexp(log_e, log_w[:-1]))
+    return mechanism.outside(rounds) or running_total(_log_rounds(mechanism, rounds))
 
 
-def largest_rounds(mechanism: Mechanism, budget: float, most: int, *, published: bool = False) -> int | Unsupported:
+def largest_rounds(mechanism: Releases, budget: float, most: int, *, published: bool = False) -> int | Unsupported:
     """The largest K ≤ `most` with ε(K) ≤ budget (0 if not even one round fits). `epsilon` decides."""
-    outside = unsupported(mechanism)
+    outside = _outside(mechanism, most, published)
     if outside:
         return outside
 
@@ -144,14 +177,32 @@ def largest_rounds(mechanism: Mechanism, budget: float, most: int, *, published:
     high = 1
     while high < most and fits(high):
         high = min(2 * high, most)
-    log_e, log_w = log_costs(mechanism, high)
-    spent = running_sum(np.logaddexp(log_e, log_w[:-1])) + (exp(log_w[1:]) if published else 0.0)
+    spent = running_sum(_log_rounds(mechanism, high))
+    if published:
+        spent = spent + exp(_log_published(mechanism, high)[1:])
     found = min(int(np.searchsorted(spent, budget, side="right")), most)
     while found > 0 and not fits(found):  # these two loops settle the last bit; they rarely turn at all
         found -= 1
     while found < most and fits(found + 1):
         found += 1
     return found
+
+
+def _outside(mechanism: Releases, rounds: int, published: bool) -> Unsupported | None:
+    if published and not isinstance(mechanism, Mechanism):
+        return Unsupported("what publishing the result costs is known for dpp2 only")
+    return mechanism.outside(rounds)
+
+
+def _log_rounds(mechanism: Releases, rounds: int) -> Array:
+    """ln of what each round costs: its messages together."""
+    return reduce(np.logaddexp, mechanism.log_releases(rounds))
+
+
+def _log_published(mechanism: Releases, rounds: int) -> Array:
+    """ln of what releasing x^K + w^K costs, for K = 0 … `rounds`."""
+    assert isinstance(mechanism, Mechanism)  # `_outside` has asked
+    return log_costs(mechanism, rounds)[1]
 
 
 def log_costs(mechanism: Mechanism, rounds: int) -> tuple[Array, Array]:
@@ -195,14 +246,6 @@ def _log_e_sensitivity(m: Mechanism, rounds: int) -> Array:
     if m.start_adjacency > 0 and m.smoothness > 0:
         log_a = np.logaddexp(log_a, k * log_ratio + math.log(m.smoothness) + math.log(m.start_adjacency))
     return log_a
-
-
-def _why_infinite(m: Mechanism) -> str:
-    if m.u_e == 0:
-        return "u_e = 0: every z message carries a bare gradient"
-    if m.u_w == 0:
-        return "u_w = 0: every y message carries a bare x"
-    return "decay = 0: no noise after round 0"
 
 
 def _is_whole(number: object) -> bool:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, epsilon, largest_rounds, unsupported
+from dpp2.privacy.accountant import Releases, epsilon, largest_rounds
 from dpp2.privacy.figures import LN10, Epsilon, Unsupported
 
 Unknown = Literal["decay", "scale", "rounds"]
@@ -39,15 +39,20 @@ class Calibration:
 
     solved: Unknown
     feasible: bool
-    mechanism: Mechanism  # with the decay or scales found, if any
+    mechanism: Releases  # with the decay or scales found, if any
     rounds: int
     epsilon: Epsilon
-    factor: float = 1.0  # what u_e and u_w were multiplied by
+    factor: float = 1.0  # what all scales were multiplied by
     reason: str | None = None  # why infeasible, or why a feasible answer leaves budget unspent
+
+    @property
+    def decay(self) -> float:
+        """Every mechanism with a pure ε has one."""
+        return float(self.mechanism.decay)  # type: ignore[attr-defined]
 
 
 def calibrate(
-    mechanism: Mechanism,
+    mechanism: Releases,
     budget: float,
     solve: Unknown,
     *,
@@ -55,14 +60,14 @@ def calibrate(
     published: bool = False,
     most_rounds: int = 1_000_000,
 ) -> Calibration | Unsupported:
-    """Solve ε(mechanism, rounds) ≤ budget for the decay, a common factor on both scales, or the rounds.
+    """Solve ε(mechanism, rounds) ≤ budget for the decay, a common factor on all scales, or the rounds.
 
     `rounds` is required unless it is what is solved for; the mechanism's own decay is ignored when that is
     solved for. `published` counts the release of x^K + w^K in.
     """
     if not (math.isfinite(budget) and budget > 0):
         raise BadInput("epsilon", budget, "a finite number > 0")
-    outside = unsupported(mechanism)
+    outside = mechanism.outside(rounds or 1)
     if outside:
         return outside
     if solve == "rounds":
@@ -76,7 +81,7 @@ def calibrate(
     raise BadInput("solve", solve, "decay, scale or rounds")
 
 
-def _solve_decay(mechanism: Mechanism, budget: float, rounds: int, published: bool) -> Calibration:
+def _solve_decay(mechanism: Releases, budget: float, rounds: int, published: bool) -> Calibration:
     def spent(r: float) -> Epsilon:
         return _epsilon(replace(mechanism, decay=r), rounds, published)
 
@@ -93,18 +98,20 @@ def _solve_decay(mechanism: Mechanism, budget: float, rounds: int, published: bo
     return answer(_smallest_within(lambda r: spent(r).fits(budget), _SMALLEST, 1.0))
 
 
-def _solve_scale(mechanism: Mechanism, budget: float, rounds: int, published: bool) -> Calibration:
-    def scaled(factor: float) -> Mechanism:
-        return replace(mechanism, u_e=mechanism.u_e * factor, u_w=mechanism.u_w * factor)
+def _solve_scale(mechanism: Releases, budget: float, rounds: int, published: bool) -> Calibration:
+    def scaled(factor: float) -> Releases:
+        return replace(mechanism, **{name: getattr(mechanism, name) * factor for name in mechanism.scales})
 
     def answer(factor: float, reason: str | None = None, feasible: bool = True) -> Calibration:
         spent = _epsilon(scaled(factor), rounds, published)
         return Calibration("scale", feasible, scaled(factor), rounds, spent, factor, reason)
 
     unscaled = _epsilon(mechanism, rounds, published)
+    if unscaled.value == 0:
+        return answer(1.0, "so few rounds release nothing that depends on the data")
     if math.isinf(unscaled.log10):
         return answer(1.0, f"no factor helps: {unscaled.reason}; the smallest ε is ∞", feasible=False)
-    u = [scale for scale in (mechanism.u_e, mechanism.u_w) if scale > 0]
+    u = [scale for name in mechanism.scales if (scale := getattr(mechanism, name)) > 0]
     lowest, highest = max(_SMALLEST, _SMALLEST / min(u)), min(_LARGEST, _LARGEST / max(u))
 
     def fits(factor: float) -> bool:
@@ -124,12 +131,12 @@ def _solve_scale(mechanism: Mechanism, budget: float, rounds: int, published: bo
     return answer(_smallest_within(fits, low, high))
 
 
-def _solve_rounds(mechanism: Mechanism, budget: float, published: bool, most: int) -> Calibration:
+def _solve_rounds(mechanism: Releases, budget: float, published: bool, most: int) -> Calibration:
     def answer(K: int, reason: str | None = None, feasible: bool = True) -> Calibration:
         return Calibration("rounds", feasible, mechanism, K, _epsilon(mechanism, K, published), reason=reason)
 
     found = largest_rounds(mechanism, budget, most, published=published)
-    assert isinstance(found, int)  # the caller has asked `unsupported` already
+    assert isinstance(found, int)  # the caller has asked already
     if found == 0:
         least = _epsilon(mechanism, 1, published)
         return answer(1, f"a single round spends {_shown(least)}", feasible=False)
@@ -137,9 +144,9 @@ def _solve_rounds(mechanism: Mechanism, budget: float, published: bool, most: in
     return answer(found, cut_off)
 
 
-def _epsilon(mechanism: Mechanism, rounds: int, published: bool) -> Epsilon:
+def _epsilon(mechanism: Releases, rounds: int, published: bool) -> Epsilon:
     spent = epsilon(mechanism, rounds, published=published)
-    assert isinstance(spent, Epsilon)  # the caller has asked `unsupported` already
+    assert isinstance(spent, Epsilon)  # the caller has asked already
     return spent
 
 

@@ -23,17 +23,20 @@ from types import MappingProxyType
 from typing import Any
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, epsilon, largest_rounds
+from dpp2.privacy.accountant import Mechanism, Releases, epsilon, largest_rounds
+from dpp2.privacy.baselines import BASELINES
 from dpp2.privacy.figures import Epsilon, Unsupported, add_up
 
 VERSION = 1
+_KINDS: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Mechanism, *BASELINES)}
+_TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "Memory": str}  # of a mechanism's fields
 
 
 @dataclass(frozen=True)
 class Entry:
     """What one run has released."""
 
-    mechanism: Mechanism
+    mechanism: Releases
     rounds: int = 0  # rounds 0 … rounds−1 are charged
     published: int | None = None  # the last K for which x^K + w^K was published
 
@@ -58,7 +61,7 @@ class Ledger:
     data_digest: str
     entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
 
-    def charge(self, run_id: str, mechanism: Mechanism, round_index: int) -> Ledger:
+    def charge(self, run_id: str, mechanism: Releases, round_index: int) -> Ledger:
         """Round `round_index` of this run, and every one before it, is paid for. Idempotent."""
         if round_index < 0:
             raise BadInput("round", round_index, "a whole number ≥ 0")
@@ -94,7 +97,7 @@ class Ledger:
     def rounds_within(
         self,
         budget: float,
-        mechanism: Mechanism,
+        mechanism: Releases,
         run_id: str,
         wanted_rounds: int,
         *,
@@ -149,7 +152,7 @@ class Ledger:
         entries = {run_id: _entry_from_dict(run_id, run) for run_id, run in plain["runs"].items()}
         return cls(str(plain["agent"]), str(plain["data_digest"]), MappingProxyType(entries))
 
-    def _entry(self, run_id: str, mechanism: Mechanism) -> Entry:
+    def _entry(self, run_id: str, mechanism: Releases) -> Entry:
         entry = self.entries.get(run_id, Entry(mechanism))
         if entry.mechanism != mechanism:
             raise BadInput("run id", run_id, "an id not used yet: this one has run with other privacy parameters")
@@ -159,7 +162,7 @@ class Ledger:
         return replace(self, entries=MappingProxyType({**self.entries, run_id: entry}))
 
     @staticmethod
-    def _total(others: Epsilon, mechanism: Mechanism, rounds: int, publishing: bool) -> Epsilon:
+    def _total(others: Epsilon, mechanism: Releases, rounds: int, publishing: bool) -> Epsilon:
         own = epsilon(mechanism, rounds, published=publishing)
         assert isinstance(own, Epsilon)  # the caller has seen that the mechanism is supported
         return add_up([others, own])
@@ -167,9 +170,8 @@ class Ledger:
 
 def _entry_to_dict(entry: Entry) -> dict[str, Any]:
     spent = entry.epsilon()
-    parameters = {name: _plain(float(value)) for name, value in asdict(entry.mechanism).items()}
     return {
-        "mechanism": {**parameters, "dimension": int(entry.mechanism.dimension)},
+        "mechanism": _mechanism_to_dict(entry.mechanism),
         "rounds": entry.rounds,
         "published": entry.published,
         "epsilon": spent.value if isinstance(spent, Epsilon) else None,
@@ -191,23 +193,43 @@ def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
     return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published)
 
 
-def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Mechanism:
-    known = [f.name for f in fields(Mechanism)]
-    for name in parameters:
-        if name not in known:
-            raise BadInput(where, name, f"only {', '.join(known)}")
-    for name in known:
-        if name not in parameters:
-            raise BadInput(f"{where}.{name}", None, "a number")
-    numbers: dict[str, Any] = {}
-    for name, value in parameters.items():
-        try:
-            numbers[name] = value if name == "dimension" else float(value)
-        except (TypeError, ValueError):
-            raise BadInput(f"{where}.{name}", value, "a number") from None
-    return Mechanism(**numbers)
+def _mechanism_to_dict(mechanism: Releases) -> dict[str, Any]:
+    types = _field_types(type(mechanism))
+    return {"kind": mechanism.kind} | {key: _plain(types[key](value)) for key, value in asdict(mechanism).items()}
 
 
-def _plain(number: float) -> float | str:
+def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
+    given = dict(parameters)
+    kind = given.pop("kind", Mechanism.kind)  # ledgers of a time when there was but one kind do not name it
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise BadInput(f"{where}.kind", kind, f"one of {', '.join(_KINDS)}")
+    types = _field_types(_KINDS[kind])
+    for name in given:
+        if name not in types:
+            raise BadInput(where, name, f"only {', '.join(types)}")
+    for name in types:
+        if name not in given:
+            raise BadInput(f"{where}.{name}", None, "a word" if types[name] is str else "a number")
+    read = {name: _read(f"{where}.{name}", types[name], value) for name, value in given.items()}
+    return _KINDS[kind](**read)
+
+
+def _field_types(cls: type[Releases]) -> dict[str, type]:
+    return {f.name: _TYPES[str(f.type)] for f in fields(cls)}
+
+
+def _read(where: str, wanted: type, value: Any) -> Any:
+    """What JSON held, as the field's type; infinities come as words."""
+    if wanted is not float:
+        if type(value) is not wanted:
+            raise BadInput(where, value, "a whole number" if wanted is int else "a word")
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadInput(where, value, "a number") from None
+
+
+def _plain(value: Any) -> Any:
     # JSON has no infinity; float() reads these words back.
-    return number if math.isfinite(number) else str(number)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

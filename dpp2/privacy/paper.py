@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, log_geometric_sum, unsupported
+from dpp2.privacy.accountant import Mechanism, Releases, log_geometric_sum, unsupported
 from dpp2.privacy.figures import LN10, Unsupported
 
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 C_TILDE = "the paper's c̃ (its cost of one late round)"
 THEOREM_3 = "the paper's Theorem 3 (leaves out round 0)"
+_NOT_ITS_OWN = Unsupported("the paper accounts for its own algorithm only")
 COROLLARY_1 = "the paper's Corollary 1 (does not keep its budget)"
 
 
@@ -69,7 +70,7 @@ def c_tilde(mechanism: Mechanism, *, network_smoothness: float | None = None) ->
 
 
 def theorem_3(
-    mechanism: Mechanism, rounds: int, *, network_smoothness: float | None = None
+    mechanism: Releases, rounds: int, *, network_smoothness: float | None = None
 ) -> PaperEpsilon | Unsupported:
     """Theorem 3: c̃ Σ_{k=1}^{K} r^{−k}.
 
@@ -79,6 +80,8 @@ def theorem_3(
     as the cost of the K rounds 0 … K−1 the number is an upper bound, one factor 1/r too large; read as
     printed it is not one.
     """
+    if not isinstance(mechanism, Mechanism):
+        return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
         return per_round
@@ -91,7 +94,7 @@ def theorem_3(
 
 
 def corollary_1_decay(
-    mechanism: Mechanism, rounds: int, budget: float, *, network_smoothness: float | None = None
+    mechanism: Releases, rounds: int, budget: float, *, network_smoothness: float | None = None
 ) -> PaperDecay | Unsupported:
     """Corollary 1's recipe: any r in ((c̃/ε)^{1/(K−1)}, 1) is said to keep the budget ε over K rounds.
 
@@ -100,6 +103,8 @@ def corollary_1_decay(
     Since every p^k ≥ 1 the sum is at least K, so no r < 1 works unless ε > K·c̃. At ε = 2c̃ and K = 500 the
     recipe gives r = 0.99861, and Theorem 3 itself then charges 722·c̃.
     """
+    if not isinstance(mechanism, Mechanism):
+        return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
         return per_round

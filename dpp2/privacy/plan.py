@@ -215,7 +215,9 @@ class _Planner:
         spent = answer.epsilon
         assert spent.value is not None, spent.reason
         assert spent.fits(budget), answer.reason
-        u_e, u_w = answer.mechanism.u_e, answer.mechanism.u_w
+        fitted = answer.mechanism
+        assert isinstance(fitted, Mechanism)
+        u_e, u_w = fitted.u_e, fitted.u_w
         gap = self.space.gap_of(point, u_w, u_e)
         return Plan(spent.value, point.rounds, point.decay, u_e, u_w, point.damping, gap, None, None, None)
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, epsilon, log_costs
+from dpp2.privacy.accountant import Mechanism, Releases, epsilon, log_costs
 from dpp2.privacy.figures import Epsilon, Unsupported
 
 LARGEST_PURE_SUM = 100.0
@@ -95,7 +95,7 @@ class PrivacyProfile:
         return np.asarray(np.maximum(lines.max(axis=1), 0.0))
 
 
-def profile(mechanism: Mechanism, rounds: int, *, published: bool = False) -> PrivacyProfile | Unsupported:
+def profile(mechanism: Releases, rounds: int, *, published: bool = False) -> PrivacyProfile | Unsupported:
     """Compose the releases of rounds 0 … K−1 (and of x^K + w^K, if published)."""
     pure = epsilon(mechanism, rounds, published=published)
     if isinstance(pure, Unsupported):
@@ -111,10 +111,13 @@ def profile(mechanism: Mechanism, rounds: int, *, published: bool = False) -> Pr
     return PrivacyProfile(pure.value, sizes.size, grid, added, rounding, _composed(groups, grid))
 
 
-def release_sizes(mechanism: Mechanism, rounds: int, *, published: bool = False) -> Array:
+def release_sizes(mechanism: Releases, rounds: int, *, published: bool = False) -> Array:
     """The L1 sensitivity of every release in units of its noise scale, largest first, without the zeros."""
-    log_e, log_w = log_costs(mechanism, rounds)
-    logs = np.concatenate([log_e, log_w if published else log_w[:-1]])
+    parts = mechanism.log_releases(rounds)
+    if published:
+        assert isinstance(mechanism, Mechanism)  # of others the accountant has refused it
+        parts.append(log_costs(mechanism, rounds)[1][-1:])
+    logs = np.concatenate(parts)
     return np.sort(np.exp(logs[logs > -np.inf]))[::-1]
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.privacy import Unsupported
+from dpp2.privacy import Mechanism, Unsupported
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides
@@ -75,6 +75,8 @@ def _assumed(experiment: Experiment) -> tuple[float, float]:
             "algorithm.name", experiment.algorithm.name, f"one with an account ({simulation.account.outside.reason})"
         )
     worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
+    if not isinstance(worst, Mechanism):
+        raise BadInput("algorithm.name", experiment.algorithm.name, "dpp2: the planner models no other")
     return worst.adjacency, worst.smoothness
 
 

@@ -14,6 +14,7 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import (
     Calibration,
     Epsilon,
+    Mechanism,
     Unsupported,
     corollary_1_decay,
     epsilon,
@@ -94,9 +95,10 @@ def epsilon_command(
     if json:
         print_json({**document, "notes": list(question.notes)})
         return
-    spent, claimed = epsilon(mechanism, question.rounds, published=published), theorem_3(mechanism, question.rounds)
-    console.print(f"ε({question.rounds} rounds) = {spoken(spent)}")
-    console.print(f"the paper's Theorem 3 says {spoken(claimed)} — a claim, not a guarantee")
+    console.print(f"ε({question.rounds} rounds) = {spoken(epsilon(mechanism, question.rounds, published=published))}")
+    if isinstance(mechanism, Mechanism):
+        claimed = spoken(theorem_3(mechanism, question.rounds))
+        console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
     if delta is not None:
         known = document["epsilon_at_delta"]
         reason = document["delta_reason"]
@@ -140,7 +142,7 @@ def calibrate_command(
     except BadInput as refusal:
         raise BadInput(f"--{refusal.field}", refusal.value, refusal.accepted) from None
     if isinstance(found, Unsupported):
-        raise BadInput("--smoothness", smoothness, f"a bound that is known ({found.reason})")
+        raise BadInput("--epsilon", budget, f"an algorithm and a bound M that have an account ({found.reason})")
     if json:
         print_json({**calibration_document(found, published), "notes": list(question.notes)})
         return
@@ -260,8 +262,8 @@ def _print_calibration(found: Calibration, budget: float) -> None:
         console.print(f"infeasible, because {found.reason}")
         return
     answers = {
-        "decay": f"decay {found.mechanism.decay}",  # every digit: a rounded answer might not keep the budget
-        "scale": f"u_e {found.mechanism.u_e} and u_w {found.mechanism.u_w}",
+        "decay": f"decay {found.decay}",  # every digit: a rounded answer might not keep the budget
+        "scale": " and ".join(f"{name} {getattr(found.mechanism, name)}" for name in found.mechanism.scales),
         "rounds": f"{found.rounds} rounds",
     }
     console.print(f"{answers[found.solved]}: ε = {spoken(found.epsilon)} of a budget of {budget:g}")

@@ -14,6 +14,7 @@ from dpp2.privacy import (
     Epsilon,
     Mechanism,
     PaperEpsilon,
+    Releases,
     Unsupported,
     calibrate,
     epsilon,
@@ -33,13 +34,13 @@ _PAPER = Mechanism(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=
 class Question:
     """Which mechanisms over how many rounds: from a file, from options, or from the paper's experiment."""
 
-    mechanisms: tuple[Mechanism, ...]  # of all agents that can be the worst-off one
+    mechanisms: tuple[Releases, ...]  # of all agents that can be the worst-off one
     rounds: int
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, file: Path | None, overrides: list[str] | None, rounds: int | None, **given: float | None) -> Question:
-        mechanisms: tuple[Mechanism, ...] = (_PAPER,)
+        mechanisms: tuple[Releases, ...] = (_PAPER,)
         notes: tuple[str, ...] = ()
         asked = 500
         if file is not None or overrides:
@@ -50,7 +51,7 @@ class Question:
         named = tuple(_named(mechanism, chosen) for mechanism in mechanisms)
         return cls(named, asked if rounds is None else _countable(rounds), notes)
 
-    def worst(self, published: bool) -> Mechanism:
+    def worst(self, published: bool) -> Releases:
         return worst_mechanism(self.mechanisms, self.rounds, published=published)
 
     def calibrated(self, budget: float, solve: Unknown, published: bool) -> Calibration | Unsupported:
@@ -64,15 +65,17 @@ class Question:
         infeasible = [found for found in needs if not found.feasible]
         if infeasible:
             return max(infeasible, key=lambda found: found.epsilon.log10)
-        noise = {"decay": lambda c: c.mechanism.decay, "scale": lambda c: c.factor, "rounds": lambda c: -c.rounds}
+        noise = {"decay": lambda c: c.decay, "scale": lambda c: c.factor, "rounds": lambda c: -c.rounds}
         return max(needs, key=noise[solve])
 
 
-def _named(mechanism: Mechanism, chosen: dict[str, Any]) -> Mechanism:
+def _named(mechanism: Releases, chosen: dict[str, Any]) -> Releases:
     """Options into the mechanism; what is refused is named as it was typed."""
     for name in ("smoothness", "adjacency"):
         if name in chosen and not chosen[name] > 0:
             raise BadInput(f"--{name}", chosen[name], "a number > 0")
+    for name in set(chosen) - set(mechanism.__dataclass_fields__):
+        raise BadInput(f"--{name.replace('_', '-')}", chosen[name], "nothing: the account of this algorithm has none")
     try:
         return replace(mechanism, **chosen)
     except BadInput as refusal:
@@ -85,13 +88,13 @@ def _countable(rounds: int) -> int:
     return rounds
 
 
-def _accounted(account: Account) -> tuple[Mechanism, ...]:
+def _accounted(account: Account) -> tuple[Releases, ...]:
     if account.outside and not account.mechanisms:
         raise BadInput("algorithm.name", "this one", f"an algorithm with an account ({account.outside.reason})")
     return account.distinct
 
 
-def worst_mechanism(mechanisms: Sequence[Mechanism], rounds: int, *, published: bool = False) -> Mechanism:
+def worst_mechanism(mechanisms: Sequence[Releases], rounds: int, *, published: bool = False) -> Releases:
     """The worst-off agent's. Over other rounds it may be another's: decays differ."""
     return max(mechanisms, key=lambda m: _log10(epsilon(m, rounds, published=published)))
 
@@ -100,7 +103,7 @@ def _log10(spent: Epsilon | Unsupported) -> float:
     return spent.log10 if isinstance(spent, Epsilon) else float("inf")
 
 
-def cost_document(mechanism: Mechanism, rounds: int, published: bool) -> dict[str, Any]:
+def cost_document(mechanism: Releases, rounds: int, published: bool) -> dict[str, Any]:
     spent = epsilon(mechanism, rounds, published=published)
     costs = per_round(mechanism, rounds)
     return {
@@ -134,9 +137,10 @@ def approximate_document(question: Question, delta: float, published: bool) -> d
 
 
 def calibration_document(found: Calibration, published: bool) -> dict[str, Any]:
-    solved: dict[str, Any] = {"decay": found.mechanism.decay} if found.solved == "decay" else {}
+    solved: dict[str, Any] = {"decay": found.decay} if found.solved == "decay" else {}
     if found.solved == "scale":
-        solved = {"u_e": found.mechanism.u_e, "u_w": found.mechanism.u_w, "factor": found.factor}
+        scales = {name: getattr(found.mechanism, name) for name in found.mechanism.scales}
+        solved = {**scales, "factor": found.factor}
     document = cost_document(found.mechanism, found.rounds, published)
     return {**document, "feasible": found.feasible, "reason": found.reason or document["reason"], **solved}
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2.errors import BadInput
-from dpp2.privacy import Calibration, Epsilon, Mechanism, Unsupported, calibrate, epsilon
+from dpp2.privacy import Calibration, Epsilon, Mechanism, Releases, Unsupported, calibrate, epsilon
+from dpp2.privacy.baselines import StepReleases, TrackingReleases
 from dpp2.privacy.calibrate import Unknown
 
 USUAL = Mechanism(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
@@ -171,3 +172,22 @@ def test_a_budget_must_be_finite_and_positive(budget: float) -> None:
 def test_rounds_are_asked_for_unless_they_are_solved_for(rounds: int | None) -> None:
     with pytest.raises(BadInput, match="rounds"):
         calibrate(USUAL, 1.0, "scale", rounds=rounds)
+
+
+BASELINES = (
+    StepReleases(10, 5.03, 0.1, 1.0, 0.9, "none", 0.1),
+    TrackingReleases(10, 0.01, 5.03, 0.1, 2.0, 5.0, 0.9),
+)
+
+
+@pytest.mark.parametrize("releases", BASELINES, ids=lambda releases: releases.kind)
+@pytest.mark.parametrize("solve", ["scale", "decay", "rounds"])
+def test_baselines_are_calibrated_by_their_own_accountants(releases: Releases, solve: Any) -> None:
+    """Within the budget and, where a real number is solved for, with nothing of it left."""
+    found = calibrate(releases, 20.0, solve, rounds=None if solve == "rounds" else 30)
+    assert isinstance(found, Calibration)
+    spent = epsilon(found.mechanism, found.rounds)
+    assert isinstance(spent, Epsilon)
+    assert spent.fits(20.0)
+    if solve != "rounds":
+        assert spent.value == pytest.approx(20.0, rel=1e-9)

@@ -1,0 +1,128 @@
+"""DIFF2 (Murata and Suzuki 2023): a server and its clients, who send gradient differences. Surety: fair.
+
+Not decentralised: it runs on a star, with agent 0 in the middle. Agent 0 has an objective of its own and so is the
+server and a client at once. Round 0 hands the server's x⁰ to everybody; then, with t = k − 1,
+    d_i = ∇f_i(x) + N(0, σ²)                                    every `restart` rounds
+    d_i = ∇f_i(x) − ∇f_i(x⁻) + ‖x − x⁻‖ · N(0, σ_d²)            otherwise
+    v ← (1/N) Σ d_i  after a restart, else  v + (1/N) Σ d_i
+    x⁺ = x − η v
+Clients send d to the server (phase d), the server sends x⁺ to them (phase x_new). Noise that scales with the step
+vanishes as the run converges, so what is left is what the restarts put in.
+
+On a star all weights are equal, and for every kind but plain they are 1/N: what arrives is −(1/N) Σ of what was sent.
+Whoever has nothing to say in a phase sends zeros, which the byte count leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, NoisyProgram, Private, Round, Setup
+from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.privacy.accountant import Releases
+from dpp2.privacy.baselines import GaussianDifferenceReleases
+from dpp2.weights import Spectrum
+
+_SERVER = 0
+
+
+class Diff2Noise(NoiseSection):
+    scales = ("sigma", "sigma_difference")
+
+    sigma: Scale = scale_field(0.1)
+    sigma_difference: Scale = scale_field(0.1)
+
+
+class Diff2Section(AlgorithmSection):
+    noise_section = Diff2Noise
+    phases = ("d", "x_new")
+    noises = ("noise_d",)
+    scalars = ()
+    step = "eta"
+    topology = "star"
+
+    name: Literal["diff2"] = "diff2"
+    eta: float = Field(0.3, gt=0, description="a number > 0")
+    restart: int = Field(10, ge=1, description="a whole number ≥ 1: rounds between full gradients")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        if abs(eigenvalues.largest - 1) > 1e-9:
+            raise BadInput(
+                "network.weights",
+                f"P with λ_max = {eigenvalues.largest:.4g}",
+                "weights 1/N on a star (metropolis, laplacian or laplacian-spectral), where λ_max(P) = 1",
+            )
+
+    def message_bytes(self, dimension: int) -> int:
+        """Half: each edge is used in one direction per phase."""
+        return 4 * dimension
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        """x is public, so the d's are all there is. Gaussian noise has no pure ε; (ε, δ_dp) is in the reason."""
+        assert isinstance(noise, Diff2Noise)
+        sigmas = (per_agent(s, len(smoothness)).tolist() for s in (noise.sigma, noise.sigma_difference))
+        return [
+            GaussianDifferenceReleases(M, adjacency, sigma, sigma_difference, self.restart)
+            for M, sigma, sigma_difference in zip(smoothness.tolist(), *sigmas, strict=True)
+        ]
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Diff2:
+        assert isinstance(noise, Diff2Noise)
+        return Diff2(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class Diff2State:
+    """moved: x − x⁻; grad: ∇f(x⁻); v: the server's estimate, 0 with its clients."""
+
+    x: Array
+    moved: Array
+    grad: Array
+    v: Array
+
+
+class Diff2(NoisyProgram):
+    def __init__(self, section: Diff2Section, noise: Diff2Noise, setup: Setup) -> None:
+        super().__init__(
+            setup.objective,
+            full=gaussian("full", noise.sigma, setup),
+            difference=gaussian("difference", noise.sigma_difference, setup),
+        )
+        self.eta, self.restart, self.agents = section.eta, section.restart, setup.agents
+        self.server = (np.asarray(setup.owned) == _SERVER)[:, None]
+
+    def start(self, x0: Array) -> Diff2State:
+        nothing = np.zeros_like(x0)
+        return Diff2State(x=x0, moved=nothing, grad=nothing, v=nothing)
+
+    def round(self, s: Diff2State, k: int) -> Round:
+        f, grad = self.objective(s.x)
+        restarted = (k - 1) % self.restart == 0
+        noise = self._noise(s, k, restarted)
+        d = (grad if restarted else grad - s.grad) + noise
+        if k == 0:
+            d = np.zeros_like(d)  # x is not common yet
+        Ld = yield Broadcast("d", np.where(self.server, 0.0, d))
+        v = np.where(self.server, d / self.agents - Ld, 0.0) + (0.0 if restarted else s.v)
+        x = s.x - self.eta * v
+        Lx = yield Broadcast("x_new", np.where(self.server, x, 0.0))
+        x = np.where(self.server, x, -self.agents * Lx)
+        state = Diff2State(x=x, moved=x - s.x, grad=grad, v=v)
+        return state, Private(f, grad, {"noise_d": noise}, scalars={})
+
+    def _noise(self, s: Diff2State, k: int, restarted: bool) -> Array:
+        if k == 0:
+            return np.zeros_like(s.x)
+        if restarted:
+            return np.zeros_like(s.x) + self.noise["full"](k)
+        size = np.linalg.norm(s.moved, axis=1, keepdims=True)
+        return np.asarray(size * (np.zeros_like(s.x) + self.noise["difference"](k)))

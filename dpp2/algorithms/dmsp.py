@@ -1,0 +1,92 @@
+"""DMSP (Huang, Mitra and Vaidya 2015). Surety: good.
+
+    y = x + w sent,    w ~ Lap(u_x r^k)
+    z = W y
+    x⁺ = Π_X [z − γ_k ∇f(z)],    γ_k = c q^k,    X the ball of the given radius
+The published noise at round t = k + 1 is Lap(2C√d·c·p^{t−1}/(ε(p − q))), C a bound on every gradient and q < p < 1:
+that is decay r = p and u_x = 2C√d·c/(ε(p − q)). The gradient is taken at z, which the messages determine, so its
+change alone enters the next x and ‖Δx^{k+1}‖ ≤ γ_k δ. The account then sums to √d·cδ/(u_x(p − q)) over all rounds that
+there will ever be, which with δ = 2C is the published ε. The price: steps that shrink so fast end before the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.algorithms.accounts import step_releases
+from dpp2.algorithms.base import (
+    AlgorithmSection,
+    Broadcast,
+    NoiseSection,
+    NoisyProgram,
+    Private,
+    Round,
+    Setup,
+    check_mixing,
+)
+from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, laplace, scale_field
+from dpp2.algorithms.projection import onto_ball
+from dpp2.arrays import Array
+from dpp2.privacy.accountant import Releases
+from dpp2.schedule import Schedule
+from dpp2.weights import Spectrum
+
+
+class DmspNoise(XNoise):
+    u_x: Scale = scale_field(1.0)
+    decay: Decay = decay_field(0.99)
+
+
+class DmspSection(AlgorithmSection):
+    noise_section = DmspNoise
+    phases = ("y",)
+    noises = ("noise_x",)
+    scalars = ()
+    step = "c"
+
+    name: Literal["dmsp"] = "dmsp"
+    c: float = Field(1.0, gt=0, description="a number > 0: the first step")
+    q: float = Field(0.985, gt=0, lt=1, description="a number in (0, 1), below noise.decay for a finite ε")
+    radius: float = Field(10.0, gt=0, description="a number > 0")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues)
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        assert isinstance(noise, XNoise)
+        known_points = np.zeros_like(smoothness)  # how steep f is does not matter where both worlds share the point
+        return step_releases(noise, dimension, adjacency, known_points, Schedule(self.c, ratio=self.q))
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Dmsp:
+        assert isinstance(noise, XNoise)
+        return Dmsp(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class DmspState:
+    x: Array
+
+
+class Dmsp(NoisyProgram):
+    def __init__(self, section: DmspSection, noise: XNoise, setup: Setup) -> None:
+        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
+        self.gamma, self.radius = Schedule(section.c, ratio=section.q), section.radius
+
+    def start(self, x0: Array) -> DmspState:
+        return DmspState(x0)
+
+    def round(self, s: DmspState, k: int) -> Round:
+        noise = self.drawn(k)
+        y = s.x + noise["noise_x"]
+        Ly = yield Broadcast("y", y)
+        z = y - Ly
+        _, at_z = self.objective(z)
+        f, grad = self.objective(s.x)  # for the metrics alone
+        return DmspState(onto_ball(z - self.gamma(k) * at_z, self.radius)), Private(f, grad, noise, scalars={})

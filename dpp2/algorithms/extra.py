@@ -1,0 +1,85 @@
+"""EXTRA. Source: textbook (Shi, Ling, Wu and Yin 2015).
+
+    x¹ = W x⁰ − α g⁰
+    x^{k+2} = (I + W) x^{k+1} − ½(I + W) x^k − α (g^{k+1} − g^k),    W = I − P
+Exact with a constant step. One message a round: what the next round needs of this one is kept as
+c^{k+1} = −½(I + W) x^k + α g^k, and c⁰ = −x⁰ makes the first step the same line as all others. The textbook method has
+no noise (u_x = 0, the default); where it is switched on, x^a = x + Lap(u_x r^k) is sent and mixed, the noise adds up
+in Σ_i x_i and the limit is off by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from dpp2.algorithms.accounts import step_releases
+from dpp2.algorithms.base import (
+    AlgorithmSection,
+    Broadcast,
+    NoiseSection,
+    NoisyProgram,
+    Private,
+    Round,
+    Setup,
+    check_mixing,
+)
+from dpp2.algorithms.noise import XNoise, laplace
+from dpp2.arrays import Array
+from dpp2.privacy.accountant import Releases
+from dpp2.schedule import Schedule
+from dpp2.weights import Spectrum
+
+
+class ExtraSection(AlgorithmSection):
+    noise_section = XNoise
+    phases = ("xa",)
+    noises = ("noise_x",)
+    scalars = ()
+
+    name: Literal["extra"] = "extra"
+    alpha: float = Field(0.08, gt=0, description="a number > 0")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues)
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        """c carries the last gradient, so two in a row differ between the worlds: memory "difference"."""
+        assert isinstance(noise, XNoise)
+        return step_releases(noise, dimension, adjacency, smoothness, Schedule(self.alpha), "difference")
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Extra:
+        assert isinstance(noise, XNoise)
+        return Extra(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtraState:
+    """c: what the last round leaves to this one; without meaning before round 0."""
+
+    x: Array
+    c: Array
+
+
+class Extra(NoisyProgram):
+    def __init__(self, section: ExtraSection, noise: XNoise, setup: Setup) -> None:
+        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
+        self.alpha = section.alpha
+
+    def start(self, x0: Array) -> ExtraState:
+        return ExtraState(x=x0, c=-x0)
+
+    def round(self, s: ExtraState, k: int) -> Round:
+        noise = self.drawn(k)
+        xa = s.x + noise["noise_x"]
+        Lxa = yield Broadcast("xa", xa)
+        f, grad = self.objective(s.x)
+        halfway = xa - Lxa / 2  # ½(I + W) x^a
+        c = s.c if k else -xa
+        state = ExtraState(x=2 * halfway + c - self.alpha * grad, c=self.alpha * grad - halfway)
+        return state, Private(f, grad, noise, scalars={})

@@ -1,0 +1,81 @@
+"""What the algorithms' noise sections and noise streams have in common: settings per agent, Laplace, Gauss, indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dpp2.algorithms.base import NoiseSection, Setup
+from dpp2.arrays import Array
+from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
+
+Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
+Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
+Indices = NDArray[np.intp]
+
+
+def scale_field(default: float) -> Any:
+    """A field for the first scale of a noise."""
+    return Field(default, description="a number ≥ 0, or a list with one per agent")
+
+
+def decay_field(default: float) -> Any:
+    """A field for the factor by which scales shrink from round to round."""
+    return Field(default, description="a number in [0, 1] (0: noise in round 0 only), or a list with one per agent")
+
+
+class XNoise(NoiseSection):
+    """Laplace noise on the one thing that is sent, x. Off by default: the textbook methods have none."""
+
+    scales: ClassVar[tuple[str, ...]] = ("u_x",)
+
+    u_x: Scale = scale_field(0.0)
+    decay: Decay = decay_field(0.9)
+
+
+def per_agent(value: float | list[float], agents: int) -> Array:
+    """A setting that may be one number for all, as one number each."""
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), agents)
+
+
+def laplace(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:
+    """Lap(u r^k) for the agents in `setup.owned`."""
+    owned = np.asarray(setup.owned)
+    u_owned, decay_owned = per_agent(u, setup.agents)[owned], per_agent(decay, setup.agents)[owned]
+    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, u_owned, decay_owned)
+
+
+def gaussian(purpose: str, sigma: float | list[float], setup: Setup) -> Callable[[int], Noise]:
+    """N(0, σ²), the same in every round, for the agents in `setup.owned`: Box–Muller, two words for each variate."""
+    owned, dimension = np.asarray(setup.owned), setup.objective.dimension
+    column = per_agent(sigma, setup.agents)[owned][:, None]
+    words = _words(purpose, setup, 2 * dimension)
+
+    def draw(k: int) -> Noise:
+        if not column.any():
+            return SILENCE
+        radius, angle = np.split(uniform(words(k)), 2, axis=1)
+        return np.asarray(column * np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle))
+
+    return draw
+
+
+def indices(purpose: str, counts: Indices, setup: Setup) -> Callable[[int], Indices]:
+    """For every agent in `setup.owned` one whole number below its count, uniform, anew in every round."""
+    words = _words(purpose, setup, 1)
+    return lambda k: (uniform(words(k))[:, 0] * counts).astype(np.intp)
+
+
+def _words(purpose: str, setup: Setup, width: int) -> Callable[[int], Words]:
+    """`width` words of the keystream for each agent in `setup.owned`."""
+    ones = np.ones(len(setup.owned))
+    slices = NoiseStream(setup.keys.noise, purpose, setup.owned, width, ones, ones).slices
+
+    def words(k: int) -> Words:
+        return np.concatenate([stream.words(k, start, count) for stream, start, count in slices]).reshape(-1, width)
+
+    return words

@@ -1,0 +1,121 @@
+"""PGTC (Xie et al. 2025): gradient tracking with noise and compressed messages. Surety: low.
+
+    x^a = x + ζ,    c_x = C(x^a − x^c) sent,    x̂ = x^c + c_x,    x^c ← x^c + ψ c_x
+    x⁺ = x^a − γ P x̂ − α y
+and likewise y^a, c_y, ŷ, y^c and y⁺ = y^a − γ P ŷ + g⁺ − g. Source: the DPP² paper says that DiaDSP is PGTC without its
+compression; the rest is reconstructed from compressed gradient tracking with reference states x^c, y^c, which start at
+0. With C the identity and γ = 1 this is DiaDSP to the letter. A neighbour's reference is never sent: everybody adds up
+P x^c = Σ ψ P c_x from what arrives. As in `gradient_tracking`, y = v + g with one gradient a round.
+
+*Its ε* is DiaDSP's: c_x is computed from x^a and from earlier messages, so it tells no more than x^a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.algorithms.accounts import tracking_releases
+from dpp2.algorithms.base import (
+    AlgorithmSection,
+    Broadcast,
+    NoiseSection,
+    NoisyProgram,
+    Private,
+    Round,
+    Setup,
+    check_mixing,
+)
+from dpp2.algorithms.diadsp import DiadspNoise
+from dpp2.algorithms.noise import laplace
+from dpp2.arrays import Array
+from dpp2.compression import Compressor, Everything, Quantised, TopK
+from dpp2.privacy.accountant import Releases
+from dpp2.weights import Spectrum
+
+
+class PgtcSection(AlgorithmSection):
+    noise_section = DiadspNoise
+    phases = ("cx", "cy")
+    noises = ("noise_x", "noise_y")
+    scalars = ()
+
+    name: Literal["pgtc"] = "pgtc"
+    alpha: float = Field(0.01, gt=0, description="a number > 0")
+    gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")
+    psi: float = Field(1.0, gt=0, le=1, description="a number in (0, 1]")
+    compressor: Literal["top-k", "quantised", "none"] = Field("quantised", description='"top-k", "quantised" or "none"')
+    keep: int = Field(5, ge=1, description="a whole number ≥ 1: how many entries top-k keeps")
+    bits: int = Field(4, ge=2, le=16, description="a whole number from 2 to 16: what a quantised entry takes")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues, self.gamma)
+
+    @property
+    def compression(self) -> Compressor:
+        if self.compressor == "none":
+            return Everything()
+        return TopK(self.keep) if self.compressor == "top-k" else Quantised(self.bits)
+
+    def message_bytes(self, dimension: int) -> int:
+        return self.compression.message_bytes(dimension)
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        return tracking_releases(noise, dimension, adjacency, smoothness, self.alpha)
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Pgtc:
+        assert isinstance(noise, DiadspNoise)
+        return Pgtc(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class PgtcState:
+    """v = y − ∇f(x); xc, yc: the references; Lxc, Lyc: P times them."""
+
+    x: Array
+    v: Array
+    xc: Array
+    yc: Array
+    Lxc: Array
+    Lyc: Array
+
+
+class Pgtc(NoisyProgram):
+    def __init__(self, section: PgtcSection, noise: DiadspNoise, setup: Setup) -> None:
+        super().__init__(
+            setup.objective,
+            noise_x=laplace("x", noise.u_x, noise.decay, setup),
+            noise_y=laplace("y", noise.u_y, noise.decay, setup),
+        )
+        self.alpha, self.gamma, self.psi = section.alpha, section.gamma, section.psi
+        self.compress = section.compression
+
+    def start(self, x0: Array) -> PgtcState:
+        nothing = np.zeros_like(x0)
+        return PgtcState(x0, nothing, nothing, nothing, nothing, nothing)
+
+    def round(self, s: PgtcState, k: int) -> Round:
+        noise = self.drawn(k)
+        xa = s.x + noise["noise_x"]
+        cx = self.compress(xa - s.xc)
+        Lcx = yield Broadcast("cx", cx)
+        f, grad = self.objective(s.x)
+        y = s.v + grad
+        ya = y + noise["noise_y"]
+        cy = self.compress(ya - s.yc)
+        Lcy = yield Broadcast("cy", cy)
+        state = PgtcState(
+            x=xa - self.gamma * (s.Lxc + Lcx) - self.alpha * y,
+            v=ya - self.gamma * (s.Lyc + Lcy) - grad,
+            xc=s.xc + self.psi * cx,
+            yc=s.yc + self.psi * cy,
+            Lxc=s.Lxc + self.psi * Lcx,
+            Lyc=s.Lyc + self.psi * Lcy,
+        )
+        return state, Private(f, grad, noise, scalars={})

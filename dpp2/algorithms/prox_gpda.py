@@ -1,0 +1,76 @@
+"""Prox-GPDA (Hong, Hajinezhad and Zhao 2017). Source: textbook, on a weighted graph.
+
+Published, with degrees D and adjacency A:
+    x⁺ = (2βD)⁻¹ [β(D + A) x − g − λ],    λ⁺ = λ + β(D − A) x⁺,    λ⁰ = 0
+Since D + A = 2D − (D − A), the first line is x − (2βD)⁻¹ [β(D − A) x + g + λ]. Here P stands for D − A, and the
+multiple 1/α of the identity for 2βD:
+    x⁺ = x − α [β P x + g + λ],    λ⁺ = λ + β P x⁺
+On a regular graph of degree n with plain weights and α = 1/(2βn) this is the published iteration to the letter;
+elsewhere every agent takes the same step instead of one that shrinks with its degree. P x⁺ is what the next round hears
+anyway, so λ is brought up to date there and one message a round is enough. Exact. The textbook method has no noise
+(u_x = 0, the default); where it is switched on, x^a = x + Lap(u_x r^k) takes the place of x everywhere but in g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.algorithms.accounts import step_releases
+from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, NoisyProgram, Private, Round, Setup
+from dpp2.algorithms.noise import XNoise, laplace
+from dpp2.arrays import Array
+from dpp2.privacy.accountant import Releases
+from dpp2.schedule import Schedule
+
+
+class ProxGpdaSection(AlgorithmSection):
+    noise_section = XNoise
+    phases = ("xa",)
+    noises = ("noise_x",)
+    scalars = ()
+
+    name: Literal["prox-gpda"] = "prox-gpda"
+    alpha: float = Field(0.1, gt=0, description="a number > 0")
+    beta: float = Field(7.0, gt=0, description="a number > 0")
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        assert isinstance(noise, XNoise)
+        return step_releases(noise, dimension, adjacency, smoothness, Schedule(self.alpha))
+
+    def program(self, setup: Setup, noise: NoiseSection) -> ProxGpda:
+        assert isinstance(noise, XNoise)
+        return ProxGpda(self, noise, setup)
+
+
+@dataclass(frozen=True, eq=False)
+class ProxGpdaState:
+    """lam: λ of the round before."""
+
+    x: Array
+    lam: Array
+
+
+class ProxGpda(NoisyProgram):
+    def __init__(self, section: ProxGpdaSection, noise: XNoise, setup: Setup) -> None:
+        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
+        self.alpha, self.beta = section.alpha, section.beta
+
+    def start(self, x0: Array) -> ProxGpdaState:
+        return ProxGpdaState(x=x0, lam=np.zeros_like(x0))
+
+    def round(self, s: ProxGpdaState, k: int) -> Round:
+        noise = self.drawn(k)
+        xa = s.x + noise["noise_x"]
+        Lxa = yield Broadcast("xa", xa)
+        f, grad = self.objective(s.x)
+        penalty = self.beta * Lxa
+        lam = s.lam + penalty if k else s.lam  # λ⁰ = 0 knows nothing of x⁰
+        state = ProxGpdaState(x=xa - self.alpha * (penalty + grad + lam), lam=lam)
+        return state, Private(f, grad, noise, scalars={})

@@ -1,0 +1,100 @@
+"""Gradient descent with a weakening of the coupling, after Wang and Nedić (2024). Surety: surrogate.
+
+    x⁺ = Π_X [x − χ_k Σ_j p_ij m_j − λ_k g],    m = x + Lap(u_x r^k) sent
+    χ_k = chi/(1 + slowdown·k)^chi_power,    λ_k = alpha/(1 + slowdown·k)^alpha_power
+The published update is x + χ_k Σ_j w_ij (m_j − x_i); with P that is the same but for m_i in the place of x_i, which the
+agent knows as well, and which puts its own noise under χ_k too. It is made for noise that does not decay (r = 1, the
+default): χ_k takes it away in time, if Σχ = Σλ = ∞, Σλ²/χ < ∞ and Σχ²r^{2k} < ∞. With the default powers all four hold.
+Without a radius there is no projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dpp2.algorithms.accounts import step_releases
+from dpp2.algorithms.base import (
+    AlgorithmSection,
+    Broadcast,
+    NoiseSection,
+    NoisyProgram,
+    Private,
+    Round,
+    Setup,
+    check_mixing,
+)
+from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, laplace, scale_field
+from dpp2.algorithms.projection import onto_ball
+from dpp2.arrays import Array
+from dpp2.keys import Noise
+from dpp2.privacy.accountant import Releases
+from dpp2.schedule import Schedule
+from dpp2.weights import Spectrum
+
+
+class WangNedicNoise(XNoise):
+    u_x: Scale = scale_field(1.0)
+    decay: Decay = decay_field(1.0)
+
+
+class WangNedicSection(AlgorithmSection):
+    noise_section: ClassVar[type[NoiseSection]] = WangNedicNoise
+    phases = ("xa",)
+    noises = ("noise_x",)
+    scalars = ()
+
+    name: Literal["wang-nedic"] = "wang-nedic"
+    alpha: float = Field(0.2, gt=0, description="a number > 0: the first λ_k")
+    alpha_power: float = Field(1.0, ge=0, description="a number ≥ 0")
+    chi: float = Field(0.5, gt=0, description="a number > 0: the first χ_k, below 2/λ_max(P)")
+    chi_power: float = Field(0.9, ge=0, description="a number ≥ 0")
+    slowdown: float = Field(0.5, ge=0, description="a number ≥ 0")
+    radius: float | None = Field(None, gt=0, description="a number > 0 (default: no projection)")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues, self.chi)
+
+    @property
+    def steps(self) -> Schedule:
+        return Schedule(self.alpha, slowdown=self.slowdown, power=self.alpha_power)
+
+    @property
+    def coupling(self) -> Schedule:
+        return Schedule(self.chi, slowdown=self.slowdown, power=self.chi_power)
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        """x itself goes on into the next x: memory "own"."""
+        assert isinstance(noise, XNoise)
+        return step_releases(noise, dimension, adjacency, smoothness, self.steps, "own")
+
+    def program(self, setup: Setup, noise: NoiseSection) -> Weakening:
+        assert isinstance(noise, XNoise)
+        return Weakening(self, setup, laplace("x", noise.u_x, noise.decay, setup))
+
+
+@dataclass(frozen=True, eq=False)
+class WeakeningState:
+    x: Array
+
+
+class Weakening(NoisyProgram):
+    def __init__(self, section: WangNedicSection, setup: Setup, noise_x: Callable[[int], Noise]) -> None:
+        super().__init__(setup.objective, noise_x=noise_x)
+        self.steps, self.coupling, self.radius = section.steps, section.coupling, section.radius
+
+    def start(self, x0: Array) -> WeakeningState:
+        return WeakeningState(x0)
+
+    def round(self, s: WeakeningState, k: int) -> Round:
+        noise = self.drawn(k)
+        Lxa = yield Broadcast("xa", s.x + noise["noise_x"])
+        f, grad = self.objective(s.x)
+        x = s.x - self.coupling(k) * Lxa - self.steps(k) * grad
+        x = x if self.radius is None else onto_ball(x, self.radius)
+        return WeakeningState(x), Private(f, grad, noise, scalars={})

@@ -1,0 +1,305 @@
+"""What one agent's privacy costs in the algorithms that DPP² is compared with.
+
+The argument is that of `accountant`: fix everything that is seen on the channels, write Δ for (quantity under f) −
+(quantity under f'), and bound how far the noise of each message must shift to make up for it. Adjacency is the same,
+too: one objective changes, ‖∇f − ∇f'‖ ≤ δ everywhere, both M-smooth, x⁰ does not depend on the data. Throughout,
+h_k = δ + M‖Δx^k‖ bounds ‖Δg^k‖, the change of the gradient at x^k. A message x + noise needs ‖Δnoise‖ = ‖Δx‖, and
+Laplace noise of scale b shifted by Δ costs at most √d‖Δ‖/b.
+
+*One message x^a = x + noise, a step along the gradient* (`StepReleases`). What mixes x^a alone is shared by both
+worlds, so only the gradient's part of the next x differs:
+
+    memory "none"        x⁺ = (shared) − α_k g                ⇒  s_{k+1} = α_k h_k
+    memory "own"         x⁺ = x + (shared) − α_k g            ⇒  s_{k+1} = s_k + α_k h_k
+    memory "difference"  x⁺ = (shared) − α_k (g^k − g^{k−1})  ⇒  s_{k+1} = α_k (h_k + h_{k−1}),  s_1 = α_0 h_0
+
+with s_k ≥ ‖Δx^k‖ and s_0 = 0: round 0 sends x⁰ and costs nothing. Where the gradient is taken at a point that the
+messages determine, h_k = δ, which is M = 0. A projection onto a convex set can only bring two points closer. All
+three are reached: by a constant change of the gradient along (1, …, 1) and a curvature of −M ("none", "own": +M would
+turn the shift back), or by one that changes its sign every round and a curvature of +M ("difference").
+
+*Gradient tracking with x^a = x + noise and y^a = y + noise sent* (`TrackingReleases`): x⁺ = Wx^a − αy and
+y⁺ = Wy^a + g⁺ − g with y⁰ = g⁰ leave Δx^{k+1} = −αΔy^k and Δy^{k+1} = Δg^{k+1} − Δg^k. With b_k ≥ ‖Δy^k‖
+
+    b_0 = δ,  h_0 = δ,  h_k = δ + Mα b_{k−1},  b_k = h_k + h_{k−1},   ‖Δx^k‖ ≤ α b_{k−1}
+
+and it is reached where the gradients differ by ±δ in turn at the points visited. Sending compressed differences
+instead of x^a and y^a tells no more than x^a and y^a do, so the same ε covers it.
+
+*Gaussian noise* of finite variance gives no pure ε: the likelihood ratio is unbounded. What it gives is ρ-zCDP with
+ρ = Σ (shift/σ)²/2, hence (ε, δ_dp) with ε = ρ + 2√(ρ ln(1/δ_dp)) (Bun and Steinke 2016, Proposition 3), and that is
+what the reason says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.privacy.figures import Unsupported
+from dpp2.schedule import Schedule
+
+DELTA_DP = 1e-5  # at which an (ε, δ_dp) is quoted
+Memory = Literal["none", "own", "difference"]
+
+
+@dataclass(frozen=True)
+class StepReleases:
+    """Messages x + Lap(u_x r^k), and a step α_k = step · ratio^k/(1 + slowdown · k)^power along the gradient."""
+
+    kind: ClassVar[str] = "step"
+    scales: ClassVar[tuple[str, ...]] = ("u_x",)
+
+    dimension: int
+    smoothness: float
+    adjacency: float
+    u_x: float
+    decay: float
+    memory: Memory
+    step: float
+    ratio: float = 1.0
+    slowdown: float = 0.0
+    power: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.decay, u_x=self.u_x)
+        _check_step(self.memory, self.step, self.ratio, self.slowdown, self.power)
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(self.step, self.ratio, self.slowdown, self.power)
+
+    def outside(self, rounds: int) -> Unsupported | None:
+        return _outside(self.smoothness, self.adjacency)
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.schedule, self.memory, rounds)
+        return [_log_costs(shifts, self.dimension, self.u_x, self.decay)]
+
+    def why_infinite(self) -> str:
+        return "u_x = 0: every message carries a bare x" if self.u_x == 0 else _NO_NOISE_LATER
+
+
+@dataclass(frozen=True)
+class TrackingReleases:
+    """Messages x + Lap(u_x r^k) and y + Lap(u_y r^k) of gradient tracking with step α."""
+
+    kind: ClassVar[str] = "tracking"
+    scales: ClassVar[tuple[str, ...]] = ("u_x", "u_y")
+
+    dimension: int
+    alpha: float
+    smoothness: float
+    adjacency: float
+    u_x: float
+    u_y: float
+    decay: float
+
+    def __post_init__(self) -> None:
+        _check(self.dimension, self.decay, u_x=self.u_x, u_y=self.u_y)
+        _check_step("none", self.alpha)
+
+    def outside(self, rounds: int) -> Unsupported | None:
+        return _outside(self.smoothness, self.adjacency)
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        log_x, log_y = self._log_shifts(rounds)
+        return [
+            _log_costs(log_x, self.dimension, self.u_x, self.decay),
+            _log_costs(log_y, self.dimension, self.u_y, self.decay),
+        ]
+
+    def _log_shifts(self, rounds: int) -> tuple[Array, Array]:
+        """ln of the bounds on ‖Δx^k‖ and ‖Δy^k‖."""
+        log_delta, log_alpha, log_M = math.log(self.adjacency), math.log(self.alpha), _log(self.smoothness)
+        log_x, log_y = np.full(rounds, -math.inf), np.full(rounds, log_delta)
+        before = log_delta
+        for k in range(1, rounds):
+            log_x[k] = log_alpha + log_y[k - 1]
+            h = _log_sum(log_delta, log_M + log_x[k])
+            log_y[k], before = _log_sum(h, before), h
+        return log_x, log_y
+
+    def why_infinite(self) -> str:
+        if self.u_y == 0:
+            return "u_y = 0: every y message carries a bare tracked gradient"
+        return "u_x = 0: every x message carries a bare x" if self.u_x == 0 else _NO_NOISE_LATER
+
+
+@dataclass(frozen=True)
+class GaussianStepReleases:
+    """Messages x + N(0, σ²) with the same σ for ever, and a step as in `StepReleases`."""
+
+    kind: ClassVar[str] = "gaussian step"
+    scales: ClassVar[tuple[str, ...]] = ()
+
+    smoothness: float
+    adjacency: float
+    sigma: float
+    memory: Memory
+    step: float
+    ratio: float = 1.0
+    slowdown: float = 0.0
+    power: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(1, 1.0, sigma=self.sigma)
+        _check_step(self.memory, self.step, self.ratio, self.slowdown, self.power)
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule(self.step, self.ratio, self.slowdown, self.power)
+
+    def outside(self, rounds: int) -> Unsupported:
+        return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
+
+    def zcdp(self, rounds: int) -> float:
+        """ρ of rounds 0 … K−1."""
+        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.schedule, self.memory, rounds)
+        return _zcdp(shifts - _log(self.sigma))
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        return [np.full(rounds, math.inf)]
+
+    def why_infinite(self) -> str:
+        return _NO_PURE
+
+
+@dataclass(frozen=True)
+class GaussianDifferenceReleases:
+    """Gradients under N(0, σ²) every `restart` rounds, from round 1 on, and in between their differences.
+
+    A difference ∇f(x) − ∇f(x⁻) carries N(0, (σ_d‖x − x⁻‖)²). The points x are known from the messages, so
+    ‖Δ‖ ≤ δ for a gradient, and 2M‖x − x⁻‖ for a difference, because f and f' are both M-smooth.
+    """
+
+    kind: ClassVar[str] = "gaussian difference"
+    scales: ClassVar[tuple[str, ...]] = ()
+
+    smoothness: float
+    adjacency: float
+    sigma: float
+    sigma_difference: float
+    restart: int
+
+    def __post_init__(self) -> None:
+        _check(1, 1.0, sigma=self.sigma, sigma_difference=self.sigma_difference)
+        if self.restart < 1:
+            raise BadInput("restart", self.restart, "a whole number ≥ 1")
+
+    def outside(self, rounds: int) -> Unsupported:
+        return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
+
+    def zcdp(self, rounds: int) -> float:
+        """ρ of rounds 0 … K−1."""
+        full = (np.arange(1, max(rounds, 1)) - 1) % self.restart == 0
+        gradient = _log(self.adjacency) - _log(self.sigma)
+        difference = math.log(2) + _log(self.smoothness) - _log(self.sigma_difference)
+        return _zcdp(np.where(full, gradient, difference))
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        return [np.full(rounds, math.inf)]
+
+    def why_infinite(self) -> str:
+        return _NO_PURE
+
+
+@dataclass(frozen=True)
+class Unaccounted:
+    """A run of which no ε is known. It is written down all the same: a ledger must not forget it."""
+
+    kind: ClassVar[str] = "unaccounted"
+    scales: ClassVar[tuple[str, ...]] = ()
+
+    reason: str
+    smoothness: float = 0.0
+
+    def outside(self, rounds: int) -> Unsupported:
+        return Unsupported(self.reason)
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        return [np.full(rounds, math.inf)]
+
+    def why_infinite(self) -> str:
+        return self.reason
+
+
+BASELINES = (StepReleases, TrackingReleases, GaussianStepReleases, GaussianDifferenceReleases, Unaccounted)
+
+_NO_NOISE_LATER = "decay = 0: no noise after round 0"
+_NO_PURE = "Gaussian noise has no pure ε"
+
+
+def _log_step_shifts(M: float, delta: float, steps: Schedule, memory: Memory, rounds: int) -> Array:
+    """ln s_k for k = 0 … K−1; see the module."""
+    log_delta, log_M = math.log(delta), _log(M)
+    shifts = np.full(rounds, -math.inf)
+    before = -math.inf  # ln h_{−1}: there is no gradient before the first
+    for k in range(rounds - 1):
+        h = _log_sum(log_delta, log_M + shifts[k])
+        moved = steps.log(k) + (_log_sum(h, before) if memory == "difference" else h)
+        shifts[k + 1] = _log_sum(moved, shifts[k]) if memory == "own" else moved
+        before = h
+    return shifts
+
+
+def _log_costs(log_shifts: Array, dimension: int, u: float, decay: float) -> Array:
+    """ln of √d‖Δ‖/(u r^k): −inf where nothing moved, +inf where something did and no noise hides it."""
+    log_scale = np.arange(len(log_shifts), dtype=np.float64)
+    log_scale[1:] *= _log(decay)  # entry 0 stays 0: 0^0 = 1
+    log_scale += _log(u)
+    with np.errstate(invalid="ignore"):  # −inf − (−inf): nothing moved, and nothing hides it
+        costs = 0.5 * math.log(dimension) + log_shifts - log_scale
+    return np.where(np.isneginf(log_shifts), -math.inf, costs)
+
+
+def _zcdp(log_ratios: Array) -> float:
+    """Σ (shift/σ)²/2 from the logarithms of shift/σ; inf where it leaves float64."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(2 * log_ratios).sum() / 2)
+
+
+def _gaussian(rho: float) -> Unsupported:
+    if not math.isfinite(rho):
+        return Unsupported(f"{_NO_PURE}, and this one hides nothing")
+    epsilon = rho + 2 * math.sqrt(rho * math.log(1 / DELTA_DP))
+    return Unsupported(f"{_NO_PURE}; what holds is (ε, δ_dp) = ({epsilon:.4g}, {DELTA_DP:g}), by zCDP")
+
+
+def _outside(smoothness: float, adjacency: float) -> Unsupported | None:
+    if not (math.isfinite(smoothness) and smoothness >= 0):
+        return Unsupported(f"the gradient needs a finite Lipschitz bound, and smoothness is {smoothness:g}")
+    if not (math.isfinite(adjacency) and adjacency > 0):
+        return Unsupported(f"adjacent objectives need a finite distance > 0, and adjacency is {adjacency:g}")
+    return None
+
+
+def _check_step(memory: str, *schedule: float) -> None:
+    Schedule(*schedule)  # refuses what is none
+    if memory not in ("none", "own", "difference"):
+        raise BadInput("memory", memory, '"none", "own" or "difference"')
+
+
+def _check(dimension: int, decay: float, **scales: float) -> None:
+    if dimension < 1:
+        raise BadInput("dimension", dimension, "a whole number ≥ 1")
+    for name, scale in scales.items():
+        if not (math.isfinite(scale) and scale >= 0):
+            raise BadInput(name, scale, "a finite number ≥ 0")
+    if not 0 <= decay <= 1:
+        raise BadInput("decay", decay, "a number in [0, 1]")
+
+
+def _log_sum(a: float, b: float) -> float:
+    """ln(e^a + e^b) without overflow."""
+    high, low = (a, b) if a >= b else (b, a)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
+
+
+def _log(number: float) -> float:
+    return math.log(number) if number > 0 else -math.inf

@@ -59,7 +59,7 @@ def allowed(module: str, name: str) -> bool:
         return not within(name, "orchestrator", "adversary")
     if room == "adversary":
         return not within(name, "orchestrator") and (not within(name, "node") or is_wire_codec(name))
-    return not within(name, "adversary") or within(module, "orchestrator.cli")
+    return not within(name, "adversary") or within(module, "orchestrator.cli", "orchestrator.bench.audit")
 
 
 @pytest.mark.parametrize(("module", "path"), modules(), ids=[name for name, _ in modules()])

@@ -1,0 +1,75 @@
+"""What an attack is: a pure function of a view, that says beforehand why it would not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from adversary.views import View
+from dpp2.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What an attack claims; NaN, or None for a whole quantity, where it claims nothing.
+
+    x, grad: (K, N, d) for x_i^k and ∇f_i(x_i^k); eta: (K,). `facts` are single numbers (such as a recovered α),
+    `curves` the same per round (K,), and `data` whatever came back of the agents' data, one row per agent.
+    """
+
+    name: str
+    x: Array | None = None
+    grad: Array | None = None
+    eta: Array | None = None
+    facts: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Array] = field(default_factory=dict)
+    data: Mapping[str, Array] = field(default_factory=dict)
+
+
+class Attack(Protocol):
+    """One attack. `summary` is one sentence for reports."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    def needs(self, view: View) -> str | None:
+        """What this view lacks for the attack, as a sentence; None if it can be run."""
+
+    def run(self, view: View) -> Estimate: ...
+
+
+def lacks_messages(view: View) -> str | None:
+    """Most attacks rest on the algebra of DPP²'s two messages."""
+    if view.knowledge.algorithm != "dpp2" or not {"y", "z"} <= set(view.observation.phases):
+        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm} was run"
+    return None if view.agents else "no agent was overheard"
+
+
+def lacks_steps(view: View) -> str | None:
+    """i_k = −αz + βPz takes α and β."""
+    if view.knowledge.alpha is None or view.knowledge.beta is None:
+        return "needs α and β, which this attacker does not know"
+    return None
+
+
+def lacks_start(view: View) -> str | None:
+    """D⁰ = 0 is known only to who has listened from the start."""
+    if view.observation.first:
+        return f"must listen from round 0 on, but this record begins with round {view.observation.first}"
+    return None
+
+
+def only(view: View, values: Array | None) -> Array | None:
+    """Claims about the agents that this attacker is after, NaN for all others; None where no claim is left."""
+    if values is None:
+        return None
+    kept = np.full_like(values, np.nan)
+    agents = list(view.agents)
+    kept[:, agents] = values[:, agents]
+    return None if np.isnan(kept).all() else kept

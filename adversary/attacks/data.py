@@ -1,0 +1,109 @@
+"""Data: what comes back of the objectives themselves from the pairs (x̂^k, ĝ^k) of the smoother.
+
+Around the point x★ where a run ends, ∇f_i(x) = g★ + H_i (x − x★) + ½T_i[x − x★, x − x★] + …, so a regression of ĝ on x̂,
+each round weighed by its noise and by how far from x★ it lies, gives H_i and g★, and ∇f_i(0) ≈ g★ − H_i x★. (The third
+derivative T_i serves to keep its share out of H_i; by itself it is too uncertain to extrapolate with.)
+For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products comes back; and
+where an agent holds few samples, all of them do (`samples`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adversary.attacks.algebra import Messages
+from adversary.attacks.base import Estimate
+from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
+from adversary.attacks.smoother import Noise, Smoother
+from adversary.views import View
+from dpp2.arrays import Array
+
+_SMOOTHER = Smoother()
+_LARGEST = 200  # coordinates; a Hessian has d² entries, and takes as many rounds as d to be seen
+_SAMPLE_NUMBERS = 60  # m·d: numbers of an agent's data that are fitted one by one
+_QUADRATIC = ("quadratic", "least-squares")  # problems whose gradients are publicly known to be affine
+_PASSES = 3  # of the regression; each learns from the one before how far the polynomial reaches
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Per agent `point` x★, `hessian` there, `gradient_at_zero`; of logistic problems `mean` and, if few, `samples`."""
+
+    name: str = "data"
+    summary: str = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+
+    def needs(self, view: View) -> str | None:
+        if missing := _SMOOTHER.needs(view):
+            return missing
+        rounds, _, dimension = view.observation.shape
+        if view.knowledge.rho is None:
+            return "needs ρ, without which no gradient comes back"
+        if dimension > _LARGEST or rounds < 2 * (dimension + 1):
+            return f"needs d ≤ {_LARGEST} and 2(d + 1) rounds, but d = {dimension} and there are {rounds} rounds"
+        return None
+
+    def run(self, view: View) -> Estimate:
+        found, noise = _SMOOTHER.run(view), Noise.of(view, Messages.of(view)).of_gradient
+        if found.x is None or found.grad is None:
+            return Estimate(self.name)
+        _, agents, d = found.x.shape
+        data: dict[str, Array] = {}
+        for agent in view.agents:
+            pairs = Pairs.of(found.x[:, agent], found.grad[:, agent], noise[:, agent])
+            if len(pairs.x) >= 2 * (d + 1):
+                for name, value in _recovered(pairs, view.knowledge.problem).items():
+                    data.setdefault(name, np.full((agents, *value.shape), np.nan))[agent] = value
+        return Estimate(self.name, data=data)
+
+
+def _recovered(pairs: Pairs, problem: Mapping[str, Any]) -> dict[str, Array]:
+    """What comes back of one agent."""
+    name, point = problem.get("name"), pairs.x[-1]
+    if name == "logistic" and problem["samples"] * problem["dimension"] <= _SAMPLE_NUMBERS:
+        a = fitted_samples(pairs, problem)
+        found = {"point": point, "hessian": hessian(a, point, problem), "gradient_at_zero": gradient_at_zero(a)}
+        return found | {"mean": a.mean(axis=0), "samples": a}
+    H, g0 = expanded(pairs, affine=name in _QUADRATIC)
+    found = {"point": point, "hessian": H, "gradient_at_zero": g0}
+    return found | {"mean": -2 * g0} if name == "logistic" else found
+
+
+def expanded(pairs: Pairs, *, affine: bool) -> tuple[Array, Array]:
+    """H at the last point and ∇f(0), from a Taylor polynomial of degree 2, or 1 where rounds are few or ∇f is affine.
+
+    Rounds are weighed by their noise and by the polynomial's own error, which grows with the distance from that point.
+    """
+    away, d = pairs.x - pairs.x[-1], pairs.x.shape[1]
+    degree = 1 if affine or len(away) < (d + 1) * (d + 2) else 2
+    monomials = _monomials(away, degree)
+    distance = np.linalg.norm(away, axis=1)
+    size = np.linalg.norm(pairs.g, axis=1)
+    beyond = float(np.max(size)) / max(float(np.max(distance)) ** (degree + 1), _TINY) * (not affine)
+    for _ in range(_PASSES):
+        weight = 1 / np.hypot(pairs.noise, beyond * distance ** (degree + 1))
+        fitted = _least_squares(monomials * weight[:, None], pairs.g * weight[:, None])
+        off = np.linalg.norm(pairs.g - monomials @ fitted, axis=1)
+        told = (off > 10 * pairs.noise) & (distance > 0)  # rounds whose misfit is the polynomial's, not the noise's
+        if told.any() and not affine:
+            beyond = float(np.median(off[told] / distance[told] ** (degree + 1)))
+    hessian = (fitted[1 : d + 1] + fitted[1 : d + 1].T) / 2
+    return hessian, fitted[0] - hessian @ pairs.x[-1]
+
+
+def _monomials(x: Array, degree: int) -> Array:
+    """1, the coordinates and (for degree 2) their products, one row per point."""
+    first, second = np.triu_indices(x.shape[1])
+    pairwise = x[:, first] * x[:, second] if degree > 1 else x[:, :0]
+    return np.concatenate([np.ones((len(x), 1)), x, pairwise], axis=1)
+
+
+def _least_squares(left: Array, right: Array) -> Array:
+    """Columns are brought to unit length first: a run that has come to rest moves in some directions far more."""
+    units = np.linalg.norm(left, axis=0)
+    units[units == 0] = 1.0
+    return np.asarray(np.linalg.lstsq(left / units, right, rcond=None)[0] / units[:, None])

@@ -1,0 +1,288 @@
+"""`audit`: one run, one attacker, every attack that applies, the account and the game, in one report.
+
+Everything an attack gets passes through a view. The truth is opened by the scorer alone; the objectives are built again
+for the account (M_i), never for an attack.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adversary.attacks import ATTACKS, Attack
+from adversary.contest import Contest, contest
+from adversary.findings import Finding, Skipped, attempt
+from adversary.knowledge import Knowledge
+from adversary.observation import Observation
+from adversary.scoring import Truth, insider
+from adversary.verdicts import Evidence, Verdict, judge
+from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2.algorithms.dpp2 import Dpp2Section
+from dpp2.algorithms.noise import per_agent
+from dpp2.arrays import Array
+from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
+from dpp2.privacy.account import Account
+
+Note = Callable[[str], None]
+
+_PAPER_POINTS = 200
+_NO_TRUTH = "errors cannot be measured: the run kept no truth.npz (run.telemetry = none)"
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """Who listens. `agent` is the victim of a local eavesdropper, or the curious participant itself."""
+
+    kind: str = "global"
+    agent: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ATTACKERS:
+            raise BadInput("--attacker", self.kind, f"one of {', '.join(ATTACKERS)}")
+
+    @property
+    def words(self) -> str:
+        return {
+            "global": "an eavesdropper on all channels",
+            "local": f"an eavesdropper on the channels of agent {self.agent}",
+            "neighbour": f"agent {self.agent}, a curious neighbour who knows η",
+            "partial": "an eavesdropper on half of the channels",
+        }[self.kind]
+
+    def view(self, observation: Observation, knowledge: Knowledge, truth: Truth | None) -> View:
+        """What this attacker has of an observation."""
+        if self.kind == "global":
+            return global_view(observation, knowledge)
+        if self.kind == "local":
+            return local_view(observation, knowledge, self.agent)
+        if self.kind == "partial":
+            return partial_view(observation, knowledge)
+        if truth is None:
+            raise BadInput(
+                "--attacker", "neighbour", "a run with truth.npz, which holds the neighbour's own state and η"
+            )
+        return neighbour_view(observation, insider(truth, knowledge, self.agent), self.agent)
+
+
+@dataclass(frozen=True, eq=False)
+class Overheard:
+    """What a run directory offers to an eavesdropper, and where it comes from."""
+
+    observation: Observation | None  # None: ciphertext
+    source: str
+    leaks: tuple[str, ...] = ()  # what ciphertext still gives away
+
+
+@dataclass(frozen=True, eq=False)
+class Accounted:
+    """ε as the exact account and the paper have it, over the rounds that were run."""
+
+    rounds: int
+    epsilon: Epsilon | Unsupported
+    paper_epsilon: PaperEpsilon | Unsupported
+    curve: Curve | Unsupported
+    paper_rounds: Array
+    paper_log10: Array
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class AuditReport:
+    """Everything that audit.json, the table and report.html are made of."""
+
+    run: str
+    experiment: Experiment
+    attacker: Attacker
+    overheard: Overheard
+    view: View | None  # None: nothing to work on
+    truth: Truth | None
+    findings: tuple[Finding, ...]
+    skipped: tuple[Skipped, ...]
+    accounted: Accounted
+    contest: Contest | Unsupported | None  # None: not asked for
+    noise: Mapping[str, Array]  # the median agent's scale u·r^k per round, by the name of the noise
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def unscored(self) -> str | None:
+        """Why there are no errors, if there are none."""
+        if self.view is None:
+            return "nothing to work on: the channels carried ciphertext"
+        return _NO_TRUTH if self.truth is None else None
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last tenth of the rounds that were overheard, which medians are taken over."""
+        if self.view is None:
+            return 0, 0
+        first, rounds = self.view.observation.first, self.view.observation.shape[0]
+        return first + rounds - max(rounds // 10, 1), first + rounds - 1
+
+
+def audit(
+    run: Path,
+    attacks: Sequence[Attack] = ATTACKS,
+    attacker: Attacker | None = None,
+    *,
+    game: bool = True,
+    note: Note = lambda _: None,
+) -> AuditReport:
+    """Attack a finished run and judge the paper's claims by it. `note` hears what is being done."""
+    attacker = attacker or Attacker()
+    experiment = Experiment.load(run / "experiment.toml").resolve()
+    heard = overheard(run, attacker)
+    truth = Truth.load(run) if (run / "truth.npz").is_file() else None
+    view, rounds = None, _rounds(run, heard.observation)
+    if heard.observation is not None:
+        view = attacker.view(heard.observation, public_knowledge(experiment, heard.observation), truth)
+    done = _attempts(attacks, view, truth, note)
+    note("account")
+    account = _account(experiment)
+    report = AuditReport(
+        run=str(run),
+        experiment=experiment,
+        attacker=attacker,
+        overheard=heard,
+        view=view,
+        truth=truth,
+        findings=tuple(one for one in done if isinstance(one, Finding)),
+        skipped=tuple(one for one in done if isinstance(one, Skipped)),
+        accounted=_accounted(account, rounds),
+        contest=_contest(account, experiment, rounds, note) if game else None,
+        noise=_noise(experiment, view.observation if view else None, rounds),
+        verdicts=(),
+    )
+    return replace(report, verdicts=judge(_evidence(report)))
+
+
+def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None, note: Note) -> list[Finding | Skipped]:
+    done: list[Finding | Skipped] = []
+    if view is not None:
+        for attack in attacks:
+            note(attack.name)
+            done.append(attempt(attack, view, truth))
+    return done
+
+
+def _contest(account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note) -> Contest | Unsupported:
+    note("distinguishing game")
+    return account if isinstance(account, Unsupported) else contest(account, experiment.algorithm, rounds)
+
+
+def public_knowledge(experiment: Experiment, observation: Observation) -> Knowledge:
+    """What anybody knows of an experiment. That tier one is off is no secret, and η = 1 with it."""
+    knowledge = Knowledge.of(experiment)
+    off = isinstance(experiment.algorithm, Dpp2Section) and experiment.algorithm.eta == 1.0
+    return replace(knowledge, eta=np.ones(observation.first + observation.shape[0])) if off else knowledge
+
+
+def overheard(run: Path, attacker: Attacker) -> Overheard:
+    """A tap's record before the run's own: what was decoded from real bytes is what an eavesdropper has.
+
+    A participant needs no tap: it receives its messages whatever the wire shows of them.
+    """
+    tapped, ciphertext, own = run / "tap" / "observation.npz", run / "tap" / "ciphertext.json", run / "observation.npz"
+    if attacker.kind != "neighbour" and tapped.is_file():
+        return Overheard(Observation.load(tapped), "tap/observation.npz, decoded from the bytes on the wire")
+    if attacker.kind != "neighbour" and ciphertext.is_file():
+        return Overheard(None, "tap/ciphertext.json: the wire carried ciphertext", _leaks(ciphertext))
+    if not own.is_file():
+        raise BadInput("RUN", str(run), "a finished run with observation.npz in it")
+    return Overheard(Observation.load(own), "observation.npz, as the run recorded what it sent")
+
+
+def _leaks(path: Path) -> tuple[str, ...]:
+    """What ciphertext gives away, with the figures that the tap measured."""
+    try:
+        seen: Any = json.loads(path.read_text(encoding="utf-8"))
+        leaks, directions, rounds = seen["still_leaks"], seen["directions"], seen["rounds_estimate"]
+        sent = sum(int(direction["bytes"]) for direction in directions)
+        measured = f"measured: {len(directions)} directions, {sent:,} bytes of records, about {rounds} rounds"
+        return (*map(str, leaks), measured)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput("RUN", str(path), "a ciphertext.json as `dpp2 tap decode` writes it") from None
+
+
+def _rounds(run: Path, observation: Observation | None) -> int:
+    """Rounds that were run: a tap may have missed some, and ε counts them all."""
+    path = run / "privacy.json"
+    if path.is_file():
+        try:
+            return int(json.loads(path.read_text(encoding="utf-8"))["rounds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise BadInput("RUN", str(path), "an intact privacy.json") from None
+    if observation is None:
+        raise BadInput("RUN", str(run), "a finished run with privacy.json in it")
+    return observation.first + observation.shape[0]
+
+
+def _account(experiment: Experiment) -> Account | Unsupported:
+    """The account needs every M_i, and so the objectives; data that have gone since leave no ε."""
+    try:
+        return Simulation(experiment, record=False).account
+    except BadInput as refused:
+        return Unsupported(f"the objectives cannot be built again ({refused})")
+
+
+def _accounted(account: Account | Unsupported, rounds: int) -> Accounted:
+    if isinstance(account, Unsupported):
+        return Accounted(rounds, account, account, account, np.empty(0), np.empty(0), ())
+    counts = np.unique(np.geomspace(1, max(rounds, 1), _PAPER_POINTS).astype(int))
+    claims = [account.paper_epsilon(int(count)) for count in counts]
+    paper = [claim.log10 if isinstance(claim, PaperEpsilon) else np.nan for claim in claims]
+    spent, claimed, curve = account.epsilon(rounds), account.paper_epsilon(rounds), account.curve(max(rounds, 1))
+    return Accounted(rounds, spent, claimed, curve, counts.astype(float), np.array(paper), account.notes)
+
+
+def _noise(experiment: Experiment, observation: Observation | None, rounds: int) -> dict[str, Array]:
+    """Scales u·r^k over the rounds that were overheard, of the median agent."""
+    first, count = (observation.first, observation.shape[0]) if observation else (0, rounds)
+    return _scales(experiment, np.arange(first, first + count))
+
+
+def _scales(experiment: Experiment, k: NDArray[np.int_]) -> dict[str, Array]:
+    section, agents = experiment.noise, experiment.network.agents
+    decay = per_agent(getattr(section, "decay", 1.0), agents)
+    with np.errstate(under="ignore"):
+        scales = {name: per_agent(getattr(section, name), agents) * decay ** k[:, None] for name in section.scales}
+    return {name: np.median(scale, axis=1) for name, scale in scales.items()}
+
+
+def _noise_left(report: AuditReport) -> float:
+    """The largest share of its first scale that any noise has in the last round; 0 where there never was any."""
+    firsts = _scales(report.experiment, np.zeros(1, dtype=np.int_))
+    shares = [report.noise[name][-1] / first[0] for name, first in firsts.items() if first[0] > 0]
+    return float(max(shares, default=0.0))
+
+
+def _evidence(report: AuditReport) -> Evidence:
+    section = report.experiment.algorithm
+    return Evidence(
+        findings=report.findings,
+        attacker=report.attacker.words,
+        last=report.last,
+        unscored=report.unscored,
+        tier_one=section.eta != 1.0 if isinstance(section, Dpp2Section) else None,
+        knows_eta=report.attacker.kind == "neighbour",
+        noise_left=_noise_left(report),
+        epsilon=report.accounted.epsilon,
+        paper_epsilon=report.accounted.paper_epsilon,
+        contest=report.contest,
+        void=_void(report.experiment),
+    )
+
+
+def _void(experiment: Experiment) -> list[str]:
+    """What makes every ε void, as the account's notes say too."""
+    reasons = {
+        "its seed is public": isinstance(experiment.run.seed, int),
+        "its x, gradients and noise were recorded": experiment.run.telemetry == "full",
+    }
+    return [reason for reason, applies in reasons.items() if applies]

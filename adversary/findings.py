@@ -1,0 +1,53 @@
+"""What one attack found, scored, in the shape that verdicts, tables and figures read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from adversary.attacks.base import Attack, Estimate
+from adversary.scoring import Errors, Truth, score
+from adversary.views import View
+
+QUANTITIES = {"x": "x_i", "gradient": "∇f_i", "eta": "η"}
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """One attack on one run; quantities that it does not estimate, or that nobody could score, are left out."""
+
+    name: str
+    summary: str
+    attacker: str
+    estimate: Estimate
+    errors: Mapping[str, Errors] = field(default_factory=dict)
+    data: Mapping[str, float] = field(default_factory=dict)  # relative errors of what came back of the data
+
+    def error(self, what: str) -> float | None:
+        """The median over the last tenth of the rounds; None where there is none."""
+        errors = self.errors.get(what)
+        median = errors.median if errors else None
+        return median if median is not None and math.isfinite(median) else None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An attack that was not run, and the reason."""
+
+    name: str
+    reason: str
+
+
+def attempt(attack: Attack, view: View, truth: Truth | None) -> Finding | Skipped:
+    """Run one attack if it applies, and score it if there is a truth to score it by."""
+    missing = attack.needs(view)
+    if missing:
+        return Skipped(attack.name, missing)
+    estimate = attack.run(view)
+    if truth is None:
+        return Finding(attack.name, attack.summary, view.attacker, estimate)
+    scored = score(estimate, truth, view.agents, view.observation.first)
+    found = {"x": scored.x, "gradient": scored.grad, "eta": scored.eta}
+    errors = {what: one for what, one in found.items() if one is not None}
+    return Finding(attack.name, attack.summary, view.attacker, estimate, errors, scored.data)

@@ -1,0 +1,140 @@
+"""Who learns what under which protection: every attacker against every combination of tiers, on one experiment.
+
+The same data, starts and η are run once for each protection. TLS is judged by what it leaves: an eavesdropper has
+ciphertext and nothing to work on, a curious neighbour decrypts what it receives like everybody who takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from adversary.attacks import ATTACKS, Attack
+from adversary.audit import Attacker, public_knowledge
+from adversary.findings import Finding, attempt
+from adversary.observation import Observation
+from adversary.scoring import Truth
+from adversary.views import ATTACKERS
+from dpp2 import BadInput, Experiment, run
+from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
+
+Note = Callable[[int, int, str], None]
+
+NONE, TIER_ONE, TIER_TWO, BOTH, DAMPED, TLS = PROTECTIONS = (
+    "no protection",
+    "tier one",
+    "tier two",
+    "both",
+    "both damped",
+    "both with TLS",
+)
+CIPHERTEXT = "ciphertext"
+EARLY, LATE = WHEN = ("first tenth", "last tenth")  # of the rounds: while the noise is there, and when it may have gone
+QUANTITIES_COMPARED = ("x", "gradient")
+_NOT_COMPARED = ("prior", "data")  # the one does not listen, the other gives neither x nor gradients
+
+
+Key = tuple[str, str]  # what, when
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The least error of any attack on each quantity in each stretch of rounds, and the attack that reached it."""
+
+    errors: Mapping[Key, float]
+    attacks: Mapping[Key, str]
+    ciphertext: bool = False  # nothing to work on
+
+    def number(self, key: Key) -> str:
+        """The error alone."""
+        if self.ciphertext:
+            return CIPHERTEXT
+        error = self.errors.get(key)
+        return "–" if error is None else f"{error:.0e}" if error else "0"
+
+    def shown(self, key: Key) -> str:
+        """The error, and under it the attack."""
+        return "\n".join([self.number(key), *([self.attacks[key]] if key in self.attacks else [])])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells, by attacker and protection."""
+
+    experiment: Experiment
+    cells: Mapping[tuple[str, str], Cell]
+    agent: int
+    notes: tuple[str, ...]
+    attackers: tuple[str, ...] = ATTACKERS
+    protections: tuple[str, ...] = PROTECTIONS
+
+    def cell(self, attacker: str, protection: str) -> Cell:
+        return self.cells[attacker, protection]
+
+
+def compare(
+    experiment: Experiment, attacks: Sequence[Attack] = ATTACKS, agent: int = 0, note: Note = lambda *_: None
+) -> Matrix:
+    """Run the experiment under every protection and let every attacker loose on it."""
+    cells: dict[tuple[str, str], Cell] = {}
+    notes, settings = [], protected(experiment)
+    for done, (protection, setting) in enumerate(settings.items()):
+        note(done, len(settings), protection)
+        result = run(setting)
+        if result.divergence:
+            notes.append(f"{protection}: the run diverged ({result.divergence.explanation})")
+        assert result.observation is not None  # both are recorded, since `protected` asks for it
+        assert result.truth is not None
+        observation, truth = Observation.of(result.observation), Truth.of(result.truth, result.experiment)
+        knowledge = public_knowledge(result.experiment, observation)
+        for kind in ATTACKERS:
+            view = Attacker(kind, agent).view(observation, knowledge, truth)
+            found = [attempt(attack, view, truth) for attack in attacks if attack.name not in _NOT_COMPARED]
+            cells[kind, protection] = _cell([one for one in found if isinstance(one, Finding)])
+    for kind in ATTACKERS:
+        cells[kind, TLS] = cells[kind, BOTH] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
+    return Matrix(experiment, cells, agent, tuple(notes))
+
+
+def protected(experiment: Experiment) -> dict[str, Experiment]:
+    """The experiment under every protection that changes what is sent; TLS changes only who can read it."""
+    algorithm, noise = experiment.algorithm, experiment.noise
+    if not isinstance(algorithm, Dpp2Section) or not isinstance(noise, Dpp2Noise):
+        raise BadInput("algorithm.name", algorithm.name, '"dpp2", whose tiers are compared')
+    if not (np.all(noise.u_w) and np.all(noise.u_e)):
+        raise BadInput("noise", {"u_w": noise.u_w, "u_e": noise.u_e}, "scales above 0, or tier two protects nothing")
+    mixing = algorithm.updated(eta="uniform" if algorithm.eta == 1.0 else algorithm.eta, damping=0.0)
+    plain, silent = mixing.updated(eta=1.0), noise.updated(u_w=0.0, u_e=0.0)
+    damped = mixing.updated(damping=algorithm.damping or 1.0)
+    recorded = replace(experiment, run=experiment.run.updated(telemetry="full", transport="embedded"))
+    chosen = {
+        NONE: (plain, silent),
+        TIER_ONE: (mixing, silent),
+        TIER_TWO: (plain, noise),
+        BOTH: (mixing, noise),
+        DAMPED: (damped, noise),
+    }
+    return {name: replace(recorded, algorithm=section, noise=scales) for name, (section, scales) in chosen.items()}
+
+
+def _cell(findings: Sequence[Finding]) -> Cell:
+    errors: dict[Key, float] = {}
+    attacks: dict[Key, str] = {}
+    for finding in findings:
+        for what in QUANTITIES_COMPARED:
+            for when, error in _medians(finding, what).items():
+                if error < errors.get((what, when), np.inf):
+                    errors[what, when], attacks[what, when] = error, finding.name
+    return Cell(errors, attacks)
+
+
+def _medians(finding: Finding, what: str) -> dict[str, float]:
+    """Over the first and the last tenth of the rounds, where the attack claims anything there."""
+    if what not in finding.errors:
+        return {}
+    rounds = finding.errors[what].rounds
+    tenth = max(len(rounds) // 10, 1)
+    claimed = {EARLY: rounds[:tenth], LATE: rounds[-tenth:]}
+    return {when: float(np.nanmedian(part)) for when, part in claimed.items() if np.isfinite(part).any()}

@@ -1,0 +1,50 @@
+"""report.html: plain words first, then verdicts, figures and figures' numbers, in one file that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from adversary.audit import AuditReport
+from adversary.findings import QUANTITIES, Finding
+from adversary.report import words
+from adversary.report.document import document, notes
+from adversary.report.figures import figures
+from adversary.report.page import Markup, badge, listed, number, page, section, summary, table
+
+__all__ = ["document", "render"]
+
+
+def render(report: AuditReport, agent: int = 0) -> str:
+    """The whole page; `agent` is the one whose trajectory is shown."""
+    verdicts = [[one.claim, badge(one.held, one.in_name), one.evidence] for one in report.verdicts]
+    return page(
+        f"Audit of {Path(report.run).resolve().name}",
+        words.headline(report),
+        [
+            summary(words.summary(report)),
+            section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
+            *(figure.html() for figure in figures(report, agent)),
+            section("All attacks", _attacks(report)) if report.view else "",
+            section("To keep in mind", listed([*report.overheard.leaks, *notes(report)])),
+        ],
+    )
+
+
+def _attacks(report: AuditReport) -> str:
+    first, last = report.last
+    measured = [f"error of {symbol}" for symbol in QUANTITIES.values()]
+    head = ["attack", "what it does", *measured, "x to 1 % since", "besides"]
+    rows = [[one.name, one.summary, *_measured(one), _since(one), words.besides(one)] for one in report.findings]
+    skipped = [f"{one.name} was not run: {one.reason}" for one in report.skipped]
+    what = f"Relative errors (η: absolute), medians over rounds {first}–{last}; a dash where there is no estimate."
+    return table(head, rows) + listed([report.unscored or what, *skipped])
+
+
+def _measured(finding: Finding) -> list[Markup]:
+    found = [finding.error(what) for what in QUANTITIES]
+    return [number("–" if error is None else f"{error:.1e}") for error in found]
+
+
+def _since(finding: Finding) -> str:
+    since = finding.errors["x"].since.get(0.01) if "x" in finding.errors else None
+    return "–" if since is None else f"round {since}"

@@ -1,0 +1,63 @@
+"""Figures as SVG that stands inside a page: text stays text, and its colour is the page's, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpp2.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Readable on white and on dark grey, and told apart by the colour-blind (after Okabe and Ito).
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#a0522d", "#999933", "#7f7f7f")
+_INK = "#012345"  # stands for the page's text colour while matplotlib draws
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.15,
+    "grid.color": _INK,
+    "legend.frameon": False,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+_FLOOR = 1e-17  # an error below is zero: no logarithm shows it
+
+
+def svg(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -> str:
+    """What `draw` draws, as an <svg> element that says in words what it shows."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": alt}):  # ids must differ between the figures of a page
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        draw(figure)
+        written = io.StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawn = written.getvalue()
+    drawn = drawn[drawn.index("<svg") :].replace(_INK, "currentColor")
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r' (width|height)="[\d.]+pt"', "", drawn, count=2)
+    referenced = set(re.findall(r"#([\w-]+)", drawn))  # the other ids would repeat from figure to figure
+    drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referenced else "", drawn)
+    return drawn.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def positive(values: Array) -> Array:
+    """What a logarithmic axis can show: zero becomes the floor, what is not finite a gap in the line."""
+    return np.maximum(np.where(np.isfinite(values), values, np.nan), _FLOOR)

@@ -1,0 +1,167 @@
+"""The figures of an audit, each with its alternative text and one sentence that says how to read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adversary.attacks import ATTACKS
+from adversary.audit import AuditReport
+from adversary.contest import Contest, Prediction
+from adversary.report.drawing import COLOURS, positive, svg
+from adversary.report.network import network
+from adversary.report.page import Shown
+from adversary.report.trajectory import trajectory
+from adversary.verdicts import percent
+from dpp2.arrays import Array
+from dpp2.privacy import Unsupported
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDE = (9.0, 3.9)
+
+
+def figures(report: AuditReport, agent: int) -> list[Shown]:
+    """All figures that this report has the material for; `agent` is the one whose trajectory is shown."""
+    made = [network(report), trajectory(report, agent), errors(report), epsilon(report), trade_off(report)]
+    return [one for one in made if one is not None]
+
+
+def errors(report: AuditReport) -> Shown | None:
+    """Relative error against the round for every attack; the scale of the noise beside it."""
+    if not any(finding.errors for finding in report.findings):
+        return None
+    colours = {attack.name: COLOURS[n % len(COLOURS)] for n, attack in enumerate(ATTACKS)}
+    first = report.view.observation.first if report.view else 0
+    scales = _noise_lines(report)
+
+    def panel(axes: Axes, what: str, symbol: str) -> None:
+        for finding in report.findings:
+            if what in finding.errors:
+                values = positive(finding.errors[what].rounds)
+                k = np.arange(first, first + len(values))
+                axes.semilogy(k, values, lw=1.2, color=colours.get(finding.name, COLOURS[-1]), label=finding.name)
+        for label, scale in scales.items():
+            k = np.arange(first, first + len(scale))
+            axes.semilogy(k, np.where(scale > 0, scale, np.nan), ls=":", lw=1.5, color=COLOURS[-1], label=label)
+        axes.set(title=f"relative error of {symbol}", xlabel="round k", ylabel="error (1 = knows nothing)")
+        axes.set_ylim(1e-17, 1e3)
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2, sharey=True)
+        panel(left, "x", "x_i")
+        panel(right, "gradient", "∇f_i")
+        handles, labels = left.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+
+    caption = (
+        "Relative error over all agents seen, on a logarithmic scale: 1 is as good as not listening, 1e-2 is two right "
+        "digits. The dotted line is the scale of the noise in the same round, in the problem's units."
+    )
+    alt = "Relative errors of every attack on x and on the gradient against the round, with the noise scale"
+    return Shown("How close each attack comes", svg(draw, alt, (9.0, 4.6)), caption)
+
+
+def _noise_lines(report: AuditReport) -> dict[str, Array]:
+    """One dotted line per scale, or one for all where they are the same."""
+    named = {f"noise scale {name}·r^k": scale for name, scale in report.noise.items() if scale.any()}
+    scales = list(named.values())
+    if len(scales) > 1 and all(np.array_equal(scales[0], other) for other in scales[1:]):
+        return {f"noise scale {' = '.join(report.noise)}": scales[0]}
+    return named
+
+
+def epsilon(report: AuditReport) -> Shown | None:
+    """ε over rounds: the exact account, the paper's, and what the game proves."""
+    accounted, played = report.accounted, report.contest
+    if isinstance(accounted.curve, Unsupported) or not np.isfinite(accounted.curve.log10).any():
+        return None
+    log10 = np.where(np.isfinite(accounted.curve.log10), accounted.curve.log10, np.nan)
+    rounds = np.arange(1, len(log10) + 1)
+
+    def panel(axes: Axes, until: int, title: str) -> None:
+        axes.plot(rounds[:until], log10[:until], lw=2, color=COLOURS[0], label="exact account")
+        shown = accounted.paper_rounds <= until
+        paper = accounted.paper_log10[shown]
+        axes.plot(accounted.paper_rounds[shown], paper, lw=1.2, ls="--", color=COLOURS[1], label="paper's Theorem 3")
+        if isinstance(played, Contest):
+            proven = np.array([bound.value for bound in played.bounds])
+            with np.errstate(divide="ignore"):
+                points = np.where(proven > 0, np.log10(proven), np.nan)
+            axes.plot(played.stops, points, "o-", ms=4, lw=1, color=COLOURS[2], label="proven by the game")
+        axes.set(title=title, xlabel="rounds K", ylabel="log₁₀ ε(K)")
+        axes.legend(loc="best")
+
+    def draw(figure: Figure) -> None:
+        short = played.game.rounds if isinstance(played, Contest) else len(rounds)
+        if short == len(rounds):
+            panel(figure.subplots(), short, "what K rounds cost the worst-off agent")
+            return
+        left, right = figure.subplots(1, 2)
+        panel(left, len(rounds), "the whole run")
+        panel(right, short, f"the first {short} rounds, which the game plays")
+
+    caption = "Powers of ten: 0 is ε = 1, and e^ε is the factor by which what was overheard can change anybody's odds."
+    if isinstance(played, Contest):
+        caption += (
+            f" Each point is a lower bound from {played.trials:,} games at confidence "
+            f"{percent(played.bound.confidence)}; what the first rounds prove holds for the whole run."
+        )
+    return Shown("What the run costs", svg(draw, "ε against the number of rounds", _WIDE), caption)
+
+
+def trade_off(report: AuditReport) -> Shown | None:
+    """True against false positives of the optimal test: measured, and predicted by the privacy-loss distribution."""
+    played = report.contest
+    if not isinstance(played, Contest):
+        return None
+    measured, prediction = played.trade_off, played.prediction
+
+    def curve(axes: Axes, left: bool) -> None:
+        if isinstance(prediction, Prediction):
+            for rates, label, style in (
+                (prediction.pair, "predicted for this pair", "-"),
+                (prediction.account, "limit set by the account", "--"),
+            ):
+                shown = 1 - rates if left else np.where(rates > 0, rates, np.nan)
+                axes.plot(prediction.false_positive, shown, style, color=COLOURS[0], lw=1.4, label=label)
+        low, high = measured.false_negative_band
+        spread = np.stack([measured.false_negative - low, high - measured.false_negative])
+        sides = measured.false_positive_band
+        across = np.stack([measured.false_positive - sides[0], sides[1] - measured.false_positive])
+        y = 1 - measured.false_negative if left else measured.false_negative
+        spread = spread[::-1] if left else spread
+        axes.errorbar(
+            measured.false_positive, y, spread, across, ".", ms=4, lw=0.8, color=COLOURS[1], label="measured, with band"
+        )
+
+    def draw(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2)
+        curve(left, True)
+        left.plot([0, 1], [0, 1], ":", color=COLOURS[-1], label="blind guessing")
+        left.set(title="the optimal test", xlabel="false positives (rate)", ylabel="true positives (rate)")
+        left.legend(loc="lower right")
+        curve(right, False)
+        right.set(title="the same, logarithmic", xlabel="false positives (rate)", ylabel="false negatives (rate)")
+        right.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-5, 1))
+
+    alt = "True against false positives of the likelihood-ratio test, measured and predicted"
+    return Shown("Telling two objectives apart", svg(draw, alt, _WIDE), _trade_off_caption(played))
+
+
+def _trade_off_caption(played: Contest) -> str:
+    m = played.game.mechanism
+    text = (
+        f"{played.trials:,} games of {played.game.rounds} rounds in {m.dimension} dimensions: which of two objectives, "
+        f"whose gradients differ by δ = {m.adjacency:g}, was the agent's? "
+    )
+    if isinstance(played.prediction, Unsupported):
+        return text + f"No predicted curve: {played.prediction.reason}."
+    agreed = "agree" if played.prediction.agrees else "DO NOT agree"
+    return text + (
+        f"Measurement and the privacy-loss distribution {agreed} at every threshold at once, at confidence "
+        f"{percent(played.trade_off.confidence)}."
+    )

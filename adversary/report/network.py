@@ -1,0 +1,62 @@
+"""The picture of the network: who was overheard, and by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import networkx as nx
+import numpy as np
+
+from adversary.observation import Channels, edges
+from adversary.report.drawing import COLOURS, svg
+from adversary.report.page import Shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from adversary.audit import AuditReport
+
+_LARGEST = 400  # agents; more would be a black square
+_LABELLED = 60
+_ROLES = {"local": "the victim, whose channels are tapped", "neighbour": "the curious one, who takes part and listens"}
+
+
+def network(report: AuditReport) -> Shown | None:
+    """Agents and channels; overheard ones stand out."""
+    whole = report.overheard.observation
+    if whole is None or report.view is None or len(whole.P) > _LARGEST:
+        return None
+    agents, pairs, tapped = len(whole.P), edges(whole.P), report.view.observation.channels
+    attacked, unobserved = len(report.view.agents), len(whole.unobserved)
+    focus = report.attacker.agent if report.attacker.kind in _ROLES else None
+    caption = (
+        f"{agents} agents and {len(pairs) // 2} links; {len(tapped)} of {len(pairs)} directed channels are overheard "
+        f"(orange), {attacked} agents attacked (blue)."
+        + (f" Agent {focus} (green) is {_ROLES[report.attacker.kind]}." if focus is not None else "")
+        + (f" {unobserved} channels never reached a wire and stay unobserved." if unobserved else "")
+    )
+    alt = f"Graph of {agents} agents and {len(pairs) // 2} links with the overheard channels marked"
+    colours = [COLOURS[0] if agent in report.view.agents else COLOURS[-1] for agent in range(agents)]
+    if focus is not None:
+        colours[focus] = COLOURS[2]
+    return Shown("The network", svg(lambda figure: _draw(figure, pairs, tapped, colours), alt, (7.0, 4.6)), caption)
+
+
+def _draw(figure: Figure, pairs: Channels, tapped: Channels, colours: list[str]) -> None:
+    from matplotlib.collections import LineCollection
+
+    agents = len(colours)
+    graph = nx.Graph([(int(i), int(j)) for i, j in pairs if i < j])
+    graph.add_nodes_from(range(agents))
+    place = nx.spring_layout(graph, seed=1, iterations=200) if agents > 2 else nx.circular_layout(graph)
+    heard = {(min(i, j), max(i, j)) for i, j in tapped.tolist()}
+    axes = figure.subplots()
+    axes.set_axis_off()
+    for on, colour, alpha in ((False, COLOURS[-1], 0.25), (True, COLOURS[1], 0.55)):
+        lines = [np.array([place[i], place[j]]) for i, j in graph.edges if ((min(i, j), max(i, j)) in heard) == on]
+        axes.add_collection(LineCollection(lines, colors=colour, lw=0.8, alpha=alpha, zorder=1))
+    at = np.array([place[agent] for agent in range(agents)])
+    axes.scatter(at[:, 0], at[:, 1], s=170 if agents <= _LABELLED else 30, c=colours, zorder=2, lw=0)
+    for agent, (x, y) in enumerate(at if agents <= _LABELLED else ()):
+        axes.text(x, y, str(agent), ha="center", va="center", fontsize=7, color="white", zorder=3)
+    axes.set_aspect("equal")

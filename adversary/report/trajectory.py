@@ -1,0 +1,87 @@
+"""What the wire carried of one agent, and what came back of its x beside the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adversary.audit import AuditReport
+from adversary.findings import Finding
+from adversary.report.drawing import COLOURS, positive, svg
+from adversary.report.page import Shown
+from dpp2.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """One coordinate of one agent: the message, the truth and the estimate in rounds k."""
+
+    agent: int
+    coordinate: int
+    phase: str
+    attack: str
+    k: NDArray[np.intp]
+    sent: Array
+    true: Array
+    recovered: Array
+
+
+def trajectory(report: AuditReport, agent: int) -> Shown | None:
+    """The message of one agent on the left, its x on the right."""
+    shown = _taken(report, agent)
+    if shown is None:
+        return None
+    alt = f"Message of agent {agent} as overheard, and its true and recovered x over {len(shown.k)} rounds"
+    caption = (
+        f"Left, what the wire shows of agent {agent}; right, its true x (broad) and what {shown.attack} made of the "
+        "wire (thin). Where the thin line runs inside the broad one, x is known. Units are those of the problem's x."
+    )
+    picture = svg(lambda figure: _draw(figure, shown), alt, (9.0, 3.9))
+    return Shown("What was sent, and what came back of it", picture, caption)
+
+
+def _taken(report: AuditReport, agent: int) -> Trajectory | None:
+    """By the attack that comes closest, in the coordinate that moves most; None where there is nothing to show."""
+    attack = _closest_throughout(report)
+    if report.view is None or report.truth is None or attack is None or attack.estimate.x is None:
+        return None
+    first, rounds = report.view.observation.first, report.view.observation.shape[0]
+    x = report.truth.x[first : first + rounds, agent]
+    k = np.flatnonzero(np.isfinite(x).all(axis=1))  # a run that diverged ends beyond float64
+    recovered = attack.estimate.x[k, agent]
+    if np.isnan(recovered).all():
+        return None
+    c = int(np.argmax(np.ptp(x[k], axis=0)))
+    phase, sent = next(iter(report.view.observation.phases.items()))
+    return Trajectory(agent, c, phase, attack.name, first + k, sent[k, agent, c], x[k, c], recovered[:, c])
+
+
+def _draw(figure: Figure, shown: Trajectory) -> None:
+    wire, inside = figure.subplots(1, 2)
+    wire.plot(shown.k, shown.sent, lw=0.8, color=COLOURS[-1])
+    wire.set(title=f"overheard: message {shown.phase} of agent {shown.agent}")
+    wire.set(xlabel="round k", ylabel=f"{shown.phase}, coordinate {shown.coordinate}")
+    inside.plot(shown.k, shown.true, lw=4, alpha=0.5, color=COLOURS[5], label="true x")
+    inside.plot(shown.k, shown.recovered, lw=1.2, color=COLOURS[1], label=f"recovered by {shown.attack}")
+    low, high = shown.true.min(), shown.true.max()
+    margin = 0.3 * (high - low) + 1e-12
+    inside.set(title=f"kept to itself: x of agent {shown.agent}", ylim=(low - margin, high + margin))
+    inside.set(xlabel="round k", ylabel=f"x, coordinate {shown.coordinate}")
+    inside.legend(loc="lower right")
+
+
+def _closest_throughout(report: AuditReport) -> Finding | None:
+    """The attack with the least error of x over the whole run, in the mean of its logarithm."""
+    scored = [one for one in report.findings if one.name != "prior" and "x" in one.errors]
+
+    def mean(finding: Finding) -> float:
+        logs = np.log10(positive(finding.errors["x"].rounds))
+        return float(np.nan_to_num(logs, nan=0.0).mean())  # a round without an estimate is as good as none
+
+    return min(scored, key=mean, default=None)

@@ -1,0 +1,202 @@
+"""How close an attack came. The only module of this room that opens truth.npz.
+
+Errors are relative and Frobenius: ‖x̂ − x‖/‖x‖ over the agents seen and their coordinates, round by round, and per
+agent. Where an attack claims nothing its error is NaN; a claim about some of the agents is judged on those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from adversary.attacks.base import Estimate
+from adversary.knowledge import Knowledge, Own
+from dpp2 import BadInput, Experiment
+from dpp2.arrays import Array
+from dpp2.errors import one_line
+from dpp2.problems.base import Objective
+
+THRESHOLDS = (0.1, 0.01, 1e-6)
+_STEP = 1e-5  # of the central differences that give true Hessians: the best for float64 gradients
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What the agents kept to themselves: x, grad and the noises (K, N, d), η (K,), and their objectives."""
+
+    x: Array
+    grad: Array
+    eta: Array | None = None
+    w: Array | None = None
+    e: Array | None = None
+    experiment: Experiment | None = None
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Array], experiment: Experiment | None = None) -> Self:
+        """From the arrays of a run: `result.truth`."""
+        eta, w, e = (arrays.get(key) for key in ("eta", "w", "e"))
+        return cls(arrays["x"], arrays["grad"], eta, w, e, experiment)
+
+    @classmethod
+    def load(cls, run: Path | str) -> Self:
+        """From a run's folder."""
+        path = Path(run) / "truth.npz"
+        if not path.is_file():
+            raise BadInput("RUN", str(run), "a run with truth.npz in it (run.telemetry = full)")
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                content = {name: arrays[name] for name in arrays.files}
+            experiment = Experiment.load(path.parent / "experiment.toml").resolve()
+            return cls.of(content, experiment)
+        except BadInput:
+            raise
+        except Exception as error:  # zip, zlib and numpy raise a dozen kinds on a damaged file
+            raise BadInput("RUN", str(run), f"a run with an intact truth.npz ({one_line(error)})") from None
+
+    @cached_property
+    def objective(self) -> Objective | None:
+        """All agents' objectives, drawn again from the experiment; None where the truth came without one."""
+        agents = self.x.shape[1]
+        return self.experiment.problem.objective(range(agents), agents) if self.experiment else None
+
+
+def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:
+    """What one participant legitimately has besides the public knowledge: its own rows, and η."""
+    if truth.eta is None or truth.w is None or truth.e is None:
+        raise BadInput("attacker", "neighbour", "a run of dpp2, whose participants share η")
+    if not 0 <= agent < truth.x.shape[1]:
+        raise BadInput("agent", agent, f"a whole number from 0 to {truth.x.shape[1] - 1}")
+    rows = (array[:, agent] for array in (truth.x, truth.grad, truth.w, truth.e))
+    return knowledge.participant(Own(agent, *rows), truth.eta)
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Of one quantity: per round (K,), per round and agent (K, agents) where that has a meaning, and in short.
+
+    `median` is that of the last tenth of the rounds (None: nothing claimed there); `since` says for each threshold from
+    which round of the run on the error stays below it, None if it never does.
+    """
+
+    rounds: Array
+    agents: Array | None
+    median: float | None
+    since: Mapping[float, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How close one estimate came; None for quantities that it claims nothing about."""
+
+    name: str
+    agents: tuple[int, ...]
+    x: Errors | None
+    grad: Errors | None
+    eta: Errors | None
+    data: Mapping[str, float]
+
+
+def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 0) -> Score:
+    """Compare an estimate of rounds first … with the truth, on the agents that the attacker saw."""
+    seen = tuple(agents)
+    return Score(
+        estimate.name,
+        seen,
+        _vector_errors(estimate.x, truth.x, seen, first),
+        _vector_errors(estimate.grad, truth.grad, seen, first),
+        _scalar_errors(estimate.eta, truth.eta, first),
+        _data_errors(estimate, truth, seen),
+    )
+
+
+def _vector_errors(claimed: Array | None, true: Array, seen: Sequence[int], first: int) -> Errors | None:
+    if claimed is None or not seen:
+        return None
+    rows = list(seen)
+    true = true[first : first + len(claimed), rows]
+    claimed = claimed[: len(true), rows]
+    unclaimed = np.asarray(np.isnan(claimed).any(axis=2))
+    with np.errstate(over="ignore", invalid="ignore"):  # runs that diverged
+        wrong = np.where(unclaimed, 0.0, np.linalg.norm(claimed - true, axis=2))
+        size = np.where(unclaimed, 0.0, np.linalg.norm(true, axis=2))
+        overall = _ratio(np.linalg.norm(wrong, axis=1), np.linalg.norm(size, axis=1))
+    per_agent = np.where(unclaimed, np.nan, _ratio(wrong, size))
+    return _errors(np.where(unclaimed.all(axis=1), np.nan, overall), per_agent, first)
+
+
+def _scalar_errors(claimed: Array | None, true: Array | None, first: int) -> Errors | None:
+    """|η̂ − η| as it is: η lies between 0 and 1."""
+    if claimed is None or true is None:
+        return None
+    true = true[first : first + len(claimed)]
+    return _errors(np.abs(claimed[: len(true)] - true), None, first)
+
+
+def _ratio(wrong: Array, size: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(wrong == 0, 0.0, wrong / size)
+
+
+def _errors(per_round: Array, per_agent: Array | None, first: int) -> Errors:
+    last = per_round[-max(len(per_round) // 10, 1) :]
+    claimed = last[~np.isnan(last)]
+    median = float(np.median(claimed)) if len(claimed) else None
+    return Errors(per_round, per_agent, median, {bound: _since(per_round, bound, first) for bound in THRESHOLDS})
+
+
+def _since(per_round: Array, bound: float, first: int) -> int | None:
+    """The first round from which on the error stays below; a round without a claim is not below."""
+    above = np.flatnonzero(~(per_round < bound))
+    start = int(above[-1]) + 1 if len(above) else 0
+    return first + start if start < len(per_round) else None
+
+
+def _data_errors(estimate: Estimate, truth: Truth, seen: Sequence[int]) -> dict[str, float]:
+    """Relative errors of what came back of the data, against objectives that are drawn again."""
+    objective = truth.objective if estimate.data else None
+    if objective is None:
+        return {}
+    rows, found = list(seen), estimate.data
+    agents = truth.x.shape[1]
+    errors: dict[str, float] = {}
+    if "gradient_at_zero" in found:
+        true = objective(np.zeros((agents, objective.dimension)))[1]
+        errors["gradient_at_zero"] = _relative(found["gradient_at_zero"][rows], true[rows])
+    if "hessian" in found and "point" in found:
+        at = np.where(np.isnan(found["point"]), 0.0, found["point"])
+        errors["hessian"] = _relative(found["hessian"][rows], hessians(objective, at)[rows])
+    products = getattr(objective, "products", None)
+    if "samples" in found and products is not None:
+        errors["samples"] = _sample_error(found["samples"][rows], products[rows])
+    return errors
+
+
+def hessians(objective: Objective, x: Array) -> Array:
+    """∇²f_i(x_i) by central differences of the gradient, (N, d, d)."""
+    steps = _STEP * np.eye(x.shape[1])
+    return np.stack([(objective(x + step)[1] - objective(x - step)[1]) / (2 * _STEP) for step in steps], axis=2)
+
+
+def _relative(claimed: Array, true: Array) -> float:
+    known = ~np.isnan(claimed)
+    if not known.any():
+        return float("nan")
+    return float(np.linalg.norm(claimed[known] - true[known]) / np.linalg.norm(true[known]))
+
+
+def _sample_error(claimed: Array, true: Array) -> float:
+    """Median over agents; samples come back in no order, so they are matched as well as they can be first."""
+    from scipy.optimize import linear_sum_assignment
+
+    errors = []
+    for found, own in zip(claimed, true, strict=True):
+        if not np.isnan(found).any():
+            distance = np.linalg.norm(found[:, None] - own[None], axis=2)
+            order = linear_sum_assignment(distance**2)
+            errors.append(np.linalg.norm(distance[order]) / np.linalg.norm(own))
+    return float(np.median(errors)) if errors else float("nan")

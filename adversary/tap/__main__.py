@@ -1,0 +1,120 @@
+"""A tap as a process of its own: `python -m adversary.tap relay|sniff`, which `dpp2 tap` wraps.
+
+Its first line of output says, in JSON, that it listens or why it does not. It ends in order on SIGTERM or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from adversary.tap.relay import Relay, open_all
+from adversary.tap.sniffer import Sniffer
+from dpp2.errors import BadInput
+
+_PR_SET_PDEATHSIG = 1
+
+Announce = Callable[[dict[str, Any]], None]
+
+
+def relay(links: Sequence[str], out: Path, announce: Announce) -> str | None:
+    """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is."""
+    return _event_loop()(_relay(links, out, announce))
+
+
+async def _relay(links: Sequence[str], out: Path, announce: Announce) -> str | None:
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    taps = Relay(out)
+    try:
+        announce({"listening": await open_all(taps, links), "record": str(taps.recorder.path)})
+        await stopped.wait()
+    finally:
+        await taps.close()
+    return taps.recorder.failure
+
+
+def sniff(interface: str, ports: Sequence[int], out: Path, announce: Announce, seconds: float | None = None) -> Sniffer:
+    """Sniff until a signal, or for so many seconds; returns the sniffer with its counters."""
+    stopping = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    sniffer = Sniffer(interface, ports, out)
+    announce({"listening": interface, "record": str(sniffer.path)})
+    end = time.monotonic() + (seconds if seconds is not None else float("inf"))
+    try:
+        sniffer.capture(lambda: stopping or time.monotonic() >= end)
+    finally:
+        sniffer.close()
+    return sniffer
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    if options.die_with_parent:
+        _die_with(options.die_with_parent)
+    try:
+        if options.tap == "relay":
+            failure = relay(options.link, options.out, _say)
+            if failure:
+                print(f"dpp2 tap: {failure}; what came later is missing", file=sys.stderr)
+        else:
+            sniff(options.interface, options.port, options.out, _say)
+    except BadInput as refusal:
+        _say({"refused": str(refusal)})
+        return 2
+    except OSError as error:
+        _say({"refused": f"{error.filename or 'input/output'}: {error.strerror or error}"})
+        return 1
+    return 0
+
+
+def _say(facts: dict[str, Any]) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def _event_loop() -> Callable[[Coroutine[Any, Any, str | None]], str | None]:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.run
+    return asyncio.run
+
+
+def _die_with(parent: int) -> None:
+    """Linux: be told to end when the parent dies, however it dies."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dpp2 tap")
+    parser.add_argument("tap", choices=("relay", "sniff"))
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--link", action="append", default=[])
+    parser.add_argument("--interface", default="lo")
+    parser.add_argument("--port", action="append", type=int, default=[])
+    parser.add_argument("--die-with-parent", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

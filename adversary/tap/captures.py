@@ -1,0 +1,78 @@
+"""From files to conversations: which bytes went from where to where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from adversary.tap import record
+from adversary.tap.packets import read_packets
+from adversary.tap.reassembly import Run
+from adversary.tap.streams import Captured, Conversation
+from dpp2.errors import BadInput
+
+
+def read(paths: Iterable[Path]) -> Captured:
+    """Files recorded by a relay, by our sniffer or by other tools; of a folder, those that it holds."""
+    captured = Captured()
+    for path in _files(paths):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise BadInput("CAPTURE", str(path), f"a readable file ({error.strerror})") from None
+        try:
+            (_read_record if record.is_record(content) else read_packets)(path, content, captured)
+        except BadInput as refusal:
+            raise BadInput(refusal.field, str(path), refusal.accepted) from None
+    return captured
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(p for p in path.iterdir() if p.suffix in (".tap", ".pcap", ".pcapng"))
+        if not inside:
+            raise BadInput("CAPTURE", str(path), "a folder with .tap, .pcap or .pcapng files")
+        yield from inside
+
+
+class _Relayed:
+    """One connection as a relay saw it: nothing is missing, except at the end."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+        self.bytes = {record.Kind.FORWARD: bytearray(), record.Kind.BACK: bytearray()}
+        self.times: dict[record.Kind, list[tuple[int, float]]] = {record.Kind.FORWARD: [], record.Kind.BACK: []}
+
+    def add(self, segment: record.Segment) -> None:
+        if segment.kind in self.bytes:
+            self.times[segment.kind].append((len(self.bytes[segment.kind]), segment.time))
+            self.bytes[segment.kind] += segment.data
+
+    def conversation(self) -> Conversation:
+        forward, back = (
+            (Run(bytes(self.bytes[kind]), 0, tuple(self.times[kind])),) if self.bytes[kind] else ()
+            for kind in (record.Kind.FORWARD, record.Kind.BACK)
+        )
+        ends = str(self.facts["dialler"]), str(self.facts["target"])
+        return Conversation(ends, str(self.facts["link"]), (forward, back))
+
+
+def _read_record(path: Path, content: bytes, captured: Captured) -> None:
+    relayed: dict[int, _Relayed] = {}
+    for segment in record.segments(content):
+        if segment.kind is record.Kind.OPEN:
+            try:
+                facts = json.loads(segment.data)
+                relayed[segment.connection] = _Relayed({name: facts[name] for name in ("link", "dialler", "target")})
+            except (ValueError, KeyError, TypeError):
+                captured.notes.append(f"{path.name}: a connection without a name was left out")
+        elif segment.connection in relayed:
+            relayed[segment.connection].add(segment)
+    captured.conversations += [connection.conversation() for connection in relayed.values()]
+    if rest := len(content) - record.sound(content):
+        captured.gaps.append(f"{path.name}: the last {rest} bytes are not a whole segment and were left out")

@@ -1,0 +1,84 @@
+"""What an eavesdropper knows of a network before it listens: the graph with its weights, what a round sends, and where
+agents sit. Nothing of it is secret; data, seeds and keys are not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.experiment import Experiment
+from dpp2.weights import weight_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """Agents by number; a node is named by the lowest agent that it hosts."""
+
+    P: Array
+    edges: frozenset[tuple[int, int]]  # both directions of each
+    phases: tuple[str, ...]
+    rounds: int
+    addresses: Mapping[int, str]  # of every agent; agents with one address are hosted by one node
+    links: Mapping[tuple[int, int], str]  # addresses that stand for one link alone
+
+    @classmethod
+    def of(
+        cls, experiment: Experiment, addresses: Mapping[int, str], links: Mapping[tuple[int, int], str] | None = None
+    ) -> Public:
+        """Resolves the network and nothing else: an experiment's data need not be there."""
+        network = experiment.network.resolve()
+        graph = network.graph()
+        if len(addresses) != graph.agents:
+            raise BadInput("--cluster", len(addresses), f"the addresses of all {graph.agents} agents of the experiment")
+        P: Array = weight_matrix(graph, network.weights).toarray()
+        edges = frozenset((a, b) for i, j in graph.edges.tolist() for a, b in ((i, j), (j, i)))
+        return cls(P, edges, tuple(experiment.algorithm.phases), experiment.run.rounds, addresses, links or {})
+
+    @property
+    def agents(self) -> int:
+        return len(self.P)
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Which node hosts an agent."""
+        return place(self.addresses)
+
+    @cached_property
+    def unobserved(self) -> list[tuple[int, int]]:
+        """Channels inside one node, which never reach a wire."""
+        return sorted((i, j) for i, j in self.edges if self.place[i] == self.place[j])
+
+    @cached_property
+    def between(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """The channels from one node to another, by (sending node, receiving node)."""
+        found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for i, j in sorted(self.edges):
+            if self.place[i] != self.place[j]:
+                found.setdefault((self.place[i], self.place[j]), []).append((i, j))
+        return found
+
+    def nodes_at(self, address: str) -> set[int]:
+        """The nodes that a connection to this address joins, as far as the address tells."""
+        found = {self.place[agent] for agent, listening in self.addresses.items() if listening == address}
+        for pair, standing in self.links.items():
+            if standing == address:
+                found |= {self.place[agent] for agent in pair}
+        return found
+
+    def nodes_of_link(self, link: str) -> set[int]:
+        """The nodes that a relay's link joins; none if it is not two agents of this network."""
+        agents = link.split("-")
+        if len(agents) != 2 or not all(part.isdecimal() and int(part) in self.place for part in agents):
+            return set()
+        return {self.place[int(part)] for part in agents}
+
+
+def place(addresses: Mapping[int, str]) -> dict[int, int]:
+    """Which node hosts an agent: agents with one address share one, and the lowest of them names it."""
+    first: dict[str, int] = {}
+    for agent in sorted(addresses):
+        first.setdefault(addresses[agent], agent)
+    return {agent: first[address] for agent, address in addresses.items()}

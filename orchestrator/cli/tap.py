@@ -1,0 +1,134 @@
+"""`dpp2 tap`: listen between agents, and decode what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpp2 import BadInput, Experiment
+from node.cluster import Cluster
+from orchestrator.cli.app import Json, app
+from orchestrator.output import console, errors, print_json
+
+if TYPE_CHECKING:  # packets and frames take their time to load, and other commands need none of it
+    from adversary.tap.decode import Decoded
+
+tap = typer.Typer(help="Listen between agents, and decode what was recorded.", no_args_is_help=True)
+app.add_typer(tap, name="tap")
+
+_MOST_SENTENCES = 10  # of a kind, on a terminal; decode.json has them all
+
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for what is recorded.")]
+
+
+@tap.command()
+def relay(
+    link: Annotated[
+        list[str],
+        typer.Option(metavar="I-J=LISTEN,TARGET", help="Relay the link between agents I and J (repeatable)."),
+    ],
+    out: Out,
+    json: Json = False,
+) -> None:
+    """Stand between neighbours: pass bytes on unchanged, and record them, until Ctrl-C.
+
+    TARGET is the address of the node that is dialled, the one with the higher-numbered agent; its neighbour must be
+    told LISTEN instead, in the [links] of its cluster.toml.
+
+    Example:
+
+        dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures
+    """
+    from adversary.tap.__main__ import relay as relay_until_stopped
+
+    failure = relay_until_stopped(link, out, lambda facts: _announce(facts, json))
+    if failure:
+        errors.print(f"the record is incomplete: {failure}")
+        raise typer.Exit(1)
+
+
+@tap.command()
+def sniff(
+    port: Annotated[list[int], typer.Option(metavar="P", help="Keep TCP packets from or to this port (repeatable).")],
+    out: Out,
+    interface: Annotated[str, typer.Option(help="The network interface.")] = "lo",
+    seconds: Annotated[float | None, typer.Option(metavar="S", help="Stop by itself after this long.")] = None,
+    json: Json = False,
+) -> None:
+    """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets.
+
+    Example:
+
+        dpp2 tap sniff --interface eth0 --port 7000 --out captures
+    """
+    from adversary.tap.__main__ import sniff as sniff_until_stopped
+
+    for number in port:
+        if not 0 < number < 65536:
+            raise BadInput("--port", number, "a whole number from 1 to 65535")
+    if seconds is not None and not seconds > 0:
+        raise BadInput("--seconds", seconds, "a number > 0")
+    sniffer = sniff_until_stopped(interface, port, out, lambda facts: _announce(facts, json), seconds)
+    errors.print(f"{sniffer.packets} packets recorded, {sniffer.dropped} dropped by the kernel")
+
+
+def _announce(facts: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(facts)
+        return
+    listening = facts["listening"]
+    for name, address in listening.items() if isinstance(listening, dict) else [("interface", listening)]:
+        console.print(f"listening: {name} {address}")
+    console.print(f"recording in {facts['record']}")
+
+
+@tap.command()
+def decode(
+    captures: Annotated[
+        list[Path], typer.Argument(metavar="CAPTURE…", help="Relay records, pcap or pcapng files, or folders of them.")
+    ],
+    cluster: Annotated[Path, typer.Option(metavar="FILE", help="cluster.toml: where every agent listens.")],
+    experiment: Annotated[Path, typer.Option(metavar="FILE", help="The experiment, of which only public parts count.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for observation.npz and decode.json.")],
+    json: Json = False,
+) -> None:
+    """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it.
+
+    Example:
+
+        dpp2 tap decode captures --cluster cluster.toml --experiment experiment.toml --out overheard
+    """
+    from adversary.tap.decode import decode as decode_captures
+    from adversary.tap.public import Public
+
+    places = Cluster.load(cluster)
+    public = Public.of(Experiment.load(experiment), places.addresses, places.links)
+    decoded = decode_captures(captures, public)
+    files = decoded.save(out)
+    if json:
+        print_json({**decoded.summary, "files": [str(path) for path in files]})
+    else:
+        _print_decoded(decoded, files)
+
+
+def _print_decoded(decoded: Decoded, files: list[Path]) -> None:
+    summary, observation, ciphertext = decoded.summary, decoded.observation, decoded.ciphertext
+    if observation is not None:
+        heard = f"rounds {summary['rounds']['first']} to {summary['rounds']['last']}, {summary['channels']} channels"
+        whole = "" if summary["gaps"] else "; no gaps"
+        console.print(f"{summary['frames']} frames decoded: {heard}{whole}")
+        if len(observation.unobserved):
+            console.print(f"{len(observation.unobserved)} channels lie within one process and were not observed")
+    if ciphertext is not None:
+        console.print(
+            f"ciphertext in {summary['encrypted_conversations']} of {summary['conversations']} conversations; "
+            f"still visible: who talks to whom, sizes, timing, about {ciphertext['rounds_estimate']} rounds"
+        )
+    for kind in "gaps", "notes":
+        for sentence in summary[kind][:_MOST_SENTENCES]:
+            errors.print(f"{kind.removesuffix('s')}: {sentence}")
+        if (more := len(summary[kind]) - _MOST_SENTENCES) > 0:
+            errors.print(f"{kind}: {more} more in decode.json")
+    console.print("written: " + ", ".join(str(path) for path in files))

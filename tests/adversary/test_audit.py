@@ -1,0 +1,299 @@
+"""Audits of small real runs: what is recovered, what is not, what cannot be told, and where the material comes from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adversary import contest as contests
+from adversary.attacks import ATTACKS
+from adversary.audit import Attacker, AuditReport, audit
+from adversary.contest import Contest, Prediction
+from adversary.observation import Observation
+from adversary.report import document, render
+from adversary.verdicts import Verdict
+from dpp2 import BadInput, Experiment
+from dpp2.algorithms import ALGORITHMS
+from dpp2.privacy import Unsupported
+from orchestrator import plots, runner
+
+SMALL = {
+    "network.topology": "complete",
+    "network.agents": 5,
+    "problem.name": "least-squares",
+    "problem.dimension": 3,
+    "noise.decay": 0.8,
+    "run.rounds": 100,
+}
+QUICK = [attack for attack in ATTACKS if attack.name not in ("smoother", "data")]
+CLAIMS = (
+    "x_i hidden by tier one",
+    "gradients hidden by tier one",
+    "protection persists when noise → 0",
+    "ε-DP of f_i",
+)
+
+MakeRun = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """A finished run directory of SMALL with changes (None: the default); the same settings are run once."""
+    made: dict[str, Path] = {}
+
+    def make(**changes: object) -> Path:
+        wanted = SMALL | {name.replace("__", "."): value for name, value in changes.items()}
+        settings = {name: value for name, value in wanted.items() if value is not None}
+        key = json.dumps(settings, sort_keys=True)
+        if key not in made:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(plots, "convergence", lambda result, path: None)
+                path = tmp_path_factory.mktemp("runs") / "run"
+                runner.start(
+                    Experiment.load(overrides=settings), path, stem="run", force=False, progress=lambda *_: None
+                )
+            made[key] = path
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def full(make_run: MakeRun) -> AuditReport:
+    """Every attack on the small run."""
+    return audit(make_run(), game=False)
+
+
+def verdict(report: AuditReport, claim: str) -> Verdict:
+    return next(one for one in report.verdicts if one.claim == claim)
+
+
+def test_a_run_whose_noise_has_gone_gives_everything_away(full: AuditReport) -> None:
+    assert tuple(one.claim for one in full.verdicts) == CLAIMS
+    for claim in CLAIMS[:3]:
+        assert verdict(full, claim).held is False
+        assert "recovered to " in verdict(full, claim).evidence
+    found = {one.name: one for one in full.findings}
+    assert found["smoother"].error("x") < 1e-6  # type: ignore[operator]
+    assert found["prior"].error("x") == 1.0
+
+
+def test_the_document_has_the_promised_shape(full: AuditReport) -> None:
+    described = json.loads(json.dumps(document(full), allow_nan=False))
+    promised = ("attacks", "epsilon", "paper_epsilon", "epsilon_lower_bound", "confidence", "verdicts")
+    assert set(promised) <= set(described)
+    for attack in described["attacks"]:
+        assert {"name", "attacker", "x_error", "gradient_error", "eta_error", "rounds"} <= set(attack)
+        for what in ("x", "gradient", "eta"):
+            listed = attack["rounds"][what]
+            assert listed is None or len(listed) == 100
+            assert (attack[f"{what}_error"] is None) == (listed is None or not any(listed[-10:]))
+    assert [set(one) for one in described["verdicts"]] == [{"claim", "held", "evidence"}] * 4
+    assert {one["name"] for one in described["attacks"]} | {one["name"] for one in described["not_applicable"]} == {
+        attack.name for attack in ATTACKS
+    }
+    assert described["epsilon"] > 0
+    assert described["epsilon_lower_bound"] is None
+
+
+def test_medians_are_those_of_the_last_tenth(full: AuditReport) -> None:
+    for attack in document(full)["attacks"]:
+        if attack["x_error"] is not None:
+            assert attack["x_error"] == pytest.approx(np.median(attack["rounds"]["x"][-10:]))
+
+
+def test_tier_one_alone_hides_nothing(make_run: MakeRun) -> None:
+    report = audit(make_run(noise__u_w=0.0, noise__u_e=0.0), QUICK, game=False)
+    telescope = next(one for one in report.findings if one.name == "telescope")
+    assert telescope.error("x") < 1e-9  # type: ignore[operator]
+    assert verdict(report, CLAIMS[0]).held is False
+    assert verdict(report, CLAIMS[2]).held is False
+    assert verdict(report, CLAIMS[3]).held is False
+    assert "ε = ∞" in verdict(report, CLAIMS[3]).evidence
+
+
+def test_lasting_noise_is_not_overcome_and_what_it_proves_is_not_overstated(make_run: MakeRun) -> None:
+    report = audit(make_run(noise__u_w=50.0, noise__decay=1.0, run__rounds=1), QUICK, game=False)
+    assert verdict(report, CLAIMS[0]).held is True
+    assert "not recovered by these attacks" in verdict(report, CLAIMS[0]).evidence
+    assert verdict(report, CLAIMS[2]).held is None
+    assert "ends before the noise has gone" in verdict(report, CLAIMS[2]).evidence
+
+
+def test_without_tier_one_its_claims_are_not_judged(make_run: MakeRun) -> None:
+    report = audit(make_run(algorithm__eta=1.0), QUICK, game=False)
+    assert verdict(report, CLAIMS[0]).held is None
+    assert "η = 1" in verdict(report, CLAIMS[0]).evidence
+
+
+def test_without_truth_there_are_attacks_but_no_errors(make_run: MakeRun) -> None:
+    run = make_run(run__telemetry="none")
+    described = document(audit(run, QUICK, game=False))
+    assert described["attacks"]
+    assert all(attack["x_error"] is None and attack["rounds"]["x"] is None for attack in described["attacks"])
+    assert "truth.npz" in described["unscored"]
+    assert [one["held"] for one in described["verdicts"]][:3] == [None] * 3
+    assert described["epsilon"] > 0
+    with pytest.raises(BadInput, match=r"truth\.npz"):
+        audit(run, attacks=QUICK, attacker=Attacker("neighbour"), game=False)
+
+
+@pytest.mark.parametrize("kind", ["local", "neighbour", "partial"])
+def test_every_attacker_has_its_own_view(make_run: MakeRun, kind: str) -> None:
+    run = make_run(network__topology="ring", network__agents=6, problem__dimension=6)
+    report = audit(run, attacker=Attacker(kind, 2), game=False)
+    assert report.view is not None
+    assert {"local": (2,), "neighbour": (1, 3)}.get(kind, report.view.agents) == report.view.agents
+    assert verdict(report, CLAIMS[0]).held is False
+    used = {one.name for one in report.findings}
+    assert ("known-eta" in used) == (kind == "neighbour")
+
+
+def test_a_taps_record_is_used_in_place_of_the_runs_own(make_run: MakeRun, tmp_path: Path) -> None:
+    run = _copied(make_run(), tmp_path)
+    whole = Observation.load(run / "observation.npz")
+    late = {name: rows[20:] for name, rows in whole.phases.items()}
+    (run / "tap").mkdir()
+    Observation(late, whole.P, first=20, channels=whole.channels, gaps=("rounds 0–19 were missed",)).save(
+        run / "tap" / "observation.npz"
+    )
+    report = audit(run, QUICK, game=False)
+    assert "decoded from the bytes on the wire" in document(report)["observation"]
+    assert "rounds 0–19 were missed" in document(report)["notes"]
+    assert {one.name for one in report.skipped} >= {"telescope"}
+    assert report.last == (92, 99)
+    assert len(document(report)["attacks"][0]["rounds"]["x"]) == 80
+    assert report.accounted.rounds == 100
+    assert verdict(report, CLAIMS[0]).held is False
+
+
+def test_ciphertext_leaves_an_eavesdropper_nothing_and_a_neighbour_everything(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    run = _copied(make_run(), tmp_path)
+    (run / "tap").mkdir()
+    seen = {"still_leaks": ["sizes", "timing"], "directions": [{"bytes": 40}, {"bytes": 2}], "rounds_estimate": 149}
+    (run / "tap" / "ciphertext.json").write_text(json.dumps(seen))
+    report = audit(run, QUICK, game=False)
+    described = document(report)
+    assert described["attacks"] == []
+    assert "nothing to work on" in described["unscored"]
+    assert described["leaks"][:2] == ["sizes", "timing"]
+    assert "2 directions, 42 bytes" in described["leaks"][2]
+    assert [one.held for one in report.verdicts][:3] == [None] * 3
+    assert "ciphertext" in render(report)
+    insider = audit(run, QUICK, Attacker("neighbour", 1), game=False)
+    assert verdict(insider, CLAIMS[0]).held is False
+    (run / "tap" / "ciphertext.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"ciphertext\.json"):
+        audit(run, QUICK, game=False)
+
+
+@pytest.mark.parametrize("name", [section.model_fields["name"].default for section in ALGORITHMS])
+def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
+    section = next(one for one in ALGORITHMS if one.model_fields["name"].default == name)
+    decay = 0.8 if "decay" in section.noise_section.model_fields else None  # some have noise of constant variance
+    run = make_run(
+        algorithm__name=name,
+        network__topology="star",
+        problem__name="logistic",
+        noise__decay=decay,
+        run__rounds=12,
+    )
+    report = audit(run, game=name != "dpp2")
+    assert {one.name for one in report.findings} | {one.name for one in report.skipped} == {a.name for a in ATTACKS}
+    assert all(one.reason for one in report.skipped)
+    if name != "dpp2":
+        assert isinstance(report.contest, Unsupported)
+        assert "no tier one" in verdict(report, CLAIMS[0]).evidence
+    if name in ("dpp2", "dgd"):  # the others look alike, and drawing takes a second
+        assert "All attacks" in render(report)
+
+
+def test_the_game_is_part_of_an_audit(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contests, "_MOST_TRIALS", 5_000)
+    report = audit(make_run(), ATTACKS[:1])
+    assert isinstance(report.contest, Contest)
+    assert isinstance(report.contest.prediction, Prediction)
+    assert report.contest.prediction.agrees
+    assert report.contest.prediction.keeps
+    described = document(report)
+    assert 0 < described["epsilon_lower_bound"] <= report.contest.game.epsilon <= described["epsilon"]
+    assert described["confidence"] == 1 - 1e-6
+    assert verdict(report, CLAIMS[3]).held is True
+    assert "the distinguishing game proves ε ≥" in verdict(report, CLAIMS[3]).evidence
+    page = render(report)
+    assert "Telling two objectives apart" in page
+    assert "What the run costs" in page
+
+
+def test_without_dp_accounting_the_report_says_what_is_missing(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
+    monkeypatch.setattr(contests, "_MOST_TRIALS", 2_000)
+    report = audit(make_run(), ATTACKS[:1])
+    assert isinstance(report.contest, Contest)
+    assert isinstance(report.contest.prediction, Unsupported)
+    assert "pip install 'dpp2[dp]'" in document(report)["game"]["reason"]
+    assert report.contest.bound.value > 0
+
+
+def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
+    run = make_run(
+        network__agents=3,
+        problem__name="quadratic",
+        problem__curvature=[-1.0, -1.0, 3.0],
+        noise__u_w=0.0,
+        noise__u_e=0.0,
+        run__rounds=3000,
+    )
+    report = audit(run, QUICK, game=False)
+    assert 0 < report.accounted.rounds < 3000
+    assert verdict(report, CLAIMS[0]).held is False
+    assert "What was sent" in render(report)
+
+
+def test_runs_without_noise_or_bound_get_a_sentence_in_place_of_a_game(make_run: MakeRun) -> None:
+    bare = audit(make_run(noise__u_w=0.0, noise__u_e=0.0), ATTACKS[:1])
+    assert isinstance(bare.contest, Unsupported)
+    assert "told apart with certainty" in document(bare)["game"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda run: (run / "observation.npz").unlink(), "a finished run"),
+        (lambda run: (run / "observation.npz").write_bytes(b"no archive"), "an intact observation"),
+        (lambda run: (run / "truth.npz").write_bytes(b"no archive"), "intact truth"),
+        (lambda run: (run / "privacy.json").write_text("{"), r"intact privacy\.json"),
+    ],
+)
+def test_damaged_runs_are_refused_in_one_sentence(
+    make_run: MakeRun, tmp_path: Path, spoil: Callable[[Path], object], sentence: str
+) -> None:
+    run = _copied(make_run(), tmp_path)
+    spoil(run)
+    with pytest.raises(BadInput, match=sentence):
+        audit(run, QUICK, game=False)
+
+
+def test_unknown_attackers_and_agents_are_refused(make_run: MakeRun) -> None:
+    with pytest.raises(BadInput, match="one of global, local, neighbour, partial"):
+        Attacker("nosy")
+    with pytest.raises(BadInput, match="agent = 99"):
+        audit(make_run(), QUICK, Attacker("local", 99), game=False)
+
+
+def _copied(run: Path, to: Path) -> Path:
+    copy = to / "run"
+    copy.mkdir()
+    for file in run.iterdir():
+        if file.is_file():
+            (copy / file.name).write_bytes(file.read_bytes())
+    return copy

@@ -1,0 +1,175 @@
+"""The pages: complete, self-contained, readable without sight, and honest in their words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from adversary.attacks import ATTACKS
+from adversary.audit import Attacker, AuditReport, audit
+from adversary.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
+from adversary.report import render
+from adversary.report.heatmap import document, png
+from adversary.report.heatmap import render as render_matrix
+from adversary.verdicts import best
+from dpp2 import BadInput, Experiment
+from orchestrator import plots, runner
+
+SMALL = {
+    "network.topology": "ring",
+    "network.agents": 6,
+    "problem.name": "least-squares",
+    "problem.dimension": 3,
+    "noise.decay": 0.8,
+    "run.rounds": 60,
+}
+SIMPLE = [attack for attack in ATTACKS if attack.name in ("prior", "direct", "telescope", "known-eta", "three-round")]
+VOID = ("meta", "br", "img", "path", "use")
+
+
+class Page(HTMLParser):
+    """Collects what a reader meets, and checks that every element is closed where it should be."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        runner.start(Experiment.load(overrides=SMALL), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, SIMPLE, game=False)
+
+
+@pytest.fixture(scope="module")
+def html(report: AuditReport) -> str:
+    return render(report, agent=1)
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return compare(Experiment.load(overrides=SMALL), SIMPLE, agent=2)
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(html: str) -> None:
+    page = Page(html)
+    assert page.open == []
+    assert not [tag for tag, _ in page.tags if tag in ("script", "link", "iframe", "object")]
+    used = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert all(value and value.startswith("#") for value in used)
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_ids_are_unique_across_the_figures(html: str) -> None:
+    ids = [value for _, attributes in Page(html).tags if (value := attributes.get("id"))]
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_every_figure_speaks(html: str) -> None:
+    page = Page(html)
+    figures = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert len(figures) == 4  # network, trajectory, errors, ε
+    assert all(figure.get("role") == "img" and len(figure.get("aria-label") or "") > 20 for figure in figures)
+    assert html.count("<figcaption>") == len(figures)
+    for label in ("round k", "log₁₀ ε(K)", "relative error of x_i", "noise scale"):
+        assert label in page.text
+
+
+def test_plain_words_come_first_and_no_word_promises_too_much(html: str) -> None:
+    text = Page(html).text
+    assert text.index("The attacker, an eavesdropper on all channels") < text.index("The paper's claims")
+    assert "were recovered to a relative error of" in text
+    assert not re.search(r"\b(secure|safe|is private|are private)\b", text)
+
+
+def test_names_are_escaped(report: AuditReport) -> None:
+    odd = render(replace(report, run="runs/<b>&"), agent=0)
+    assert "<title>Audit of &lt;b&gt;&amp;</title>" in odd
+    assert "<b>" not in odd
+
+
+def test_the_closest_attack_is_never_the_one_that_does_not_listen(report: AuditReport) -> None:
+    only_prior = [one for one in report.findings if one.name == "prior"]
+    assert only_prior
+    assert best(only_prior, "x") is None
+
+
+def test_a_local_audit_shows_its_victim(report: AuditReport) -> None:
+    local = audit(Path(report.run), SIMPLE, Attacker("local", 4), game=False)
+    text = Page(render(local, agent=4)).text
+    assert "Agent 4 (green) is the victim" in text
+    assert "1 of 6 agents" in text
+
+
+def test_matrix_has_every_attacker_under_every_protection(matrix: Matrix) -> None:
+    assert set(matrix.cells) == {(a, p) for a in matrix.attackers for p in PROTECTIONS}
+    assert all(matrix.cell(a, "both with TLS").ciphertext == (a != "neighbour") for a in matrix.attackers)
+    assert matrix.cell("neighbour", "both with TLS") == matrix.cell("neighbour", "both")
+    # No protection hides x from nobody, and tier one alone from nobody who hears everything.
+    assert all(matrix.cell(a, "no protection").errors["x", when] < 1e-9 for a in matrix.attackers for when in WHEN)
+    assert matrix.cell("global", "tier one").errors["x", EARLY] < 1e-9
+    assert matrix.cell("global", "no protection").errors["gradient", LATE] < 1e-6
+    # Noise is what protects, while it is there.
+    assert matrix.cell("global", "both").errors["gradient", EARLY] > 0.1
+
+
+def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
+    page = Page(render_matrix(matrix))
+    assert page.open == []
+    assert page.text.count("ciphertext") >= 4 * 3
+    assert all(protection in page.text for protection in PROTECTIONS)
+    assert len(document(matrix)["cells"]) == len(matrix.cells)
+    png(matrix, tmp_path / "matrix.png")
+    assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["matrix.png"]
+
+
+def test_protections_differ_in_what_they_should_and_nothing_else() -> None:
+    settings = protected(Experiment.load(overrides=SMALL))
+    tables = {name: one.tables() for name, one in settings.items()}
+    for name, table in tables.items():
+        assert (table["algorithm"]["eta"] == 1.0) == (name in ("no protection", "tier two"))
+        assert (table["noise"]["u_w"] == table["noise"]["u_e"] == 0.0) == (name in ("no protection", "tier one"))
+        assert (table["algorithm"]["damping"] > 0) == (name == "both damped")
+        assert {key: table[key] for key in ("network", "problem", "run")} == {
+            key: tables["both"][key] for key in ("network", "problem", "run")
+        }
+
+
+@pytest.mark.parametrize("change", [{"noise.u_e": 0.0}, {"noise.u_w": [0.0] * 6}, {"algorithm.name": "dgd"}])
+def test_a_matrix_without_two_tiers_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        protected(Experiment.load(overrides=SMALL | change))

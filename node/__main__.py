@@ -32,8 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
         _die_with(options.die_with_parent)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy is loaded, so before the imports below
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it tells of every connection that ends
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
-    logging.getLogger("grpc").setLevel(logging.ERROR)  # it warns of every stream that an orderly stop ends
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it complains of every stream that a stop ends
     from dpp2.errors import BadInput
     from node.errors import NodeFailed
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -16,19 +16,20 @@ from node.v1 import wire_pb2
 OVERHEAD = 4096  # bytes of a frame besides its rows, generously: run, phase, senders
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """One phase of one round, as some agents sent it to this node."""
+class Rows(NamedTuple):
+    """One phase of one round, as some agents sent it to this node.
+
+    A tuple of bytes, because one is made for every message: arrays are made of whole phases.
+    """
 
     run: str
     round: int
     phase: str
     senders: tuple[int, ...]
-    rows: Array  # (senders, d), finite
-    durable: int
+    rows: tuple[bytes, ...]  # one per sender: d finite float64, little-endian
 
 
-def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array, durable: int) -> bytes:
+def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array) -> bytes:
     """A serialised Frame. Bytes, so that one serialisation serves every link that gets the same rows."""
     frame = wire_pb2.Frame(
         run=run,
@@ -36,7 +37,6 @@ def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Arra
         phase=phase,
         senders=senders,
         rows=rows.astype("<f8", copy=False).tobytes(),
-        durable=durable,
     )
     return frame.SerializeToString()
 
@@ -47,15 +47,28 @@ def decode(content: bytes, dimension: int) -> Rows:
         frame = wire_pb2.Frame.FromString(content)
     except DecodeError:
         raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
-    senders = tuple(frame.senders)
-    if len(frame.rows) != 8 * dimension * len(senders) or not senders:
-        raise PeerFault("wrong dimension", f"{len(frame.rows)} bytes for {len(senders)} rows of {dimension} numbers")
-    if any(low >= high for low, high in pairwise(senders)):
+    senders, rows, width = tuple(frame.senders), frame.rows, 8 * dimension
+    if len(rows) != width * len(senders) or not senders:
+        raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {dimension} numbers")
+    if len(senders) > 1 and any(low >= high for low, high in pairwise(senders)):
         raise PeerFault("bad senders", f"{senders[:5]} are not in ascending order, each once")
-    rows = np.frombuffer(frame.rows, dtype="<f8").reshape(len(senders), dimension)
-    if not np.isfinite(rows).all():
+    if not _all_finite(rows):
         raise PeerFault("not finite", f"round {frame.round}, phase {frame.phase!r} from {senders}")
-    return Rows(frame.run, frame.round, frame.phase, senders, rows, frame.durable)
+    parts = (rows,) if len(senders) == 1 else tuple(rows[at : at + width] for at in range(0, len(rows), width))
+    return Rows(frame.run, frame.round, frame.phase, senders, parts)
+
+
+def _all_finite(rows: bytes) -> bool:
+    """Infinities and nan have all bits of the exponent set, so their last byte is 7f or ff; few others have."""
+    last = rows[7::8]
+    if b"\x7f" not in last and b"\xff" not in last:
+        return True
+    return bool(np.isfinite(np.frombuffer(rows, dtype="<f8")).all())
+
+
+def array(rows: Iterable[bytes], dimension: int) -> Array:
+    """Rows of several senders as one array."""
+    return np.frombuffer(b"".join(rows), dtype="<f8").reshape(-1, dimension).astype(np.float64, copy=False)
 
 
 def message_limit(dimension: int, rows: int) -> int:

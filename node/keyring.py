@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpp2 import keys as keyed
@@ -21,8 +21,8 @@ _SIZE = 32
 class Keyring:
     """One key per hosted agent, and the network's η key."""
 
-    agents: Mapping[int, bytes]
-    eta: bytes
+    agents: Mapping[int, bytes] = field(repr=False)
+    eta: bytes = field(repr=False)
 
     @classmethod
     def of(cls, seed: int | str, owned: Sequence[int], folder: Path, eta_key: Path | None) -> Keyring:

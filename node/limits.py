@@ -4,7 +4,7 @@ from __future__ import annotations
 
 BACKOFF_FIRST = 0.05  # seconds before a broken stream is dialled again …
 BACKOFF_MOST = 2.0  # … doubling up to this
-REPORT_EVERY = 0.2  # seconds between a node's progress reports
+REPORT_EVERY = 1.0  # seconds between progress reports of a node that is busy; when it stops, it says so at once
 CALL_SECONDS = 30.0  # a control call that takes longer has failed
 PROBE_SECONDS = 5.0  # a health check that takes longer has failed
 KEEPALIVE_SECONDS = 20

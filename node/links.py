@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -17,13 +17,13 @@ class Link:
 
     def __init__(self, neighbour: Neighbour) -> None:
         self.neighbour = neighbour
-        self._queues: dict[asyncio.Queue[bytes], int] = {}  # with the round from which on the peer needs frames
+        self._queues: list[_Queue] = []
 
     def send(self, k: int, frame: bytes) -> None:
         """To whoever is connected and has not got past round k; a peer that is not there gets it when it connects."""
-        for queue, need in self._queues.items():
-            if k >= need:
-                queue.put_nowait(frame)
+        for queue in self._queues:
+            if k >= queue.need:
+                queue.put(frame)
 
     async def serve(
         self,
@@ -34,21 +34,40 @@ class Link:
         take: Callable[[Any], None],
     ) -> None:
         """Speak over one stream until it ends: first what the peer has missed, then what comes. `take` may raise."""
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
-        for frame in backlog:
-            queue.put_nowait(frame)
-        self._queues[queue] = need
-        writer = asyncio.create_task(_drain(queue, write))
+        queue = _Queue(backlog, need)
+        self._queues.append(queue)
+        writer = asyncio.create_task(queue.drain(write))
+        writer.add_done_callback(lambda done: done.cancelled() or done.exception())  # the reader hears of it, too
         try:
             while (frame := await read()) is not grpc.aio.EOF:
                 take(frame)
         finally:
-            del self._queues[queue]
+            self._queues.remove(queue)
             writer.cancel()
-            with suppress(asyncio.CancelledError, grpc.aio.UsageError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                await writer
+            await asyncio.wait([writer])  # not `await writer`, whose end could pass for a cancel of this task
 
 
-async def _drain(queue: asyncio.Queue[bytes], write: Callable[[bytes], Awaitable[None]]) -> None:
-    while True:
-        await write(await queue.get())
+class _Queue:
+    """Frames on their way to one stream. asyncio's own queue costs a tenth of a message; there is one reader here."""
+
+    def __init__(self, backlog: Iterable[bytes], need: int) -> None:
+        self.need = need  # the round from which on the peer needs frames
+        self._backlog = backlog  # read when the stream has room: a peer may have missed a lot
+        self._frames: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    def put(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def drain(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Write what is there and what comes, in order, until the stream ends."""
+        loop = asyncio.get_running_loop()
+        for frame in self._backlog:
+            await write(frame)
+        while True:
+            while self._frames:
+                await write(self._frames.popleft())
+            self._waiter = loop.create_future()
+            await self._waiter

@@ -14,6 +14,8 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.topology import Graph
 
+_SMALL = 1 << 16  # numbers: below, all terms are multiplied in one go, above that would only cost memory
+
 
 class Mixer:
     """The rows of P that belong to the hosted agents."""
@@ -32,8 +34,12 @@ class Mixer:
     def mix(self, rows: Array) -> Array:
         """`rows` holds a row for each of `known`."""
         total = np.zeros((self._index.shape[1], rows.shape[1]))
-        for index, weight in zip(self._index, self._weight, strict=True):
-            total += weight * rows[index]
+        if self._index.size * rows.shape[1] <= _SMALL:
+            for term in self._weight * rows[self._index]:
+                total += term
+        else:
+            for index, weight in zip(self._index, self._weight, strict=True):
+                total += weight * rows[index]
         return total
 
 

@@ -63,21 +63,20 @@ class Peers:
                 call = method(metadata=self._metadata())
                 try:
                     metadata = dict(await call.initial_metadata())
-                    if "dpp2-run" not in metadata:
-                        continue  # turned away: it is not prepared yet
-                    found, need = self._welcome(metadata, None)  # its certificate was checked by its name
-                    if found != neighbour:
-                        raise PeerFault("unknown sender", f"{address} hosts other agents")
-                    wait = BACKOFF_FIRST
-                    await self._speak(neighbour, need, call.read, call.write)
+                    if "dpp2-run" in metadata:  # otherwise it turned us away: it is not prepared yet
+                        found, need = self._welcome(metadata, None)  # its certificate was checked by its name
+                        if found != neighbour:
+                            raise PeerFault("unknown sender", f"{address} hosts other agents")
+                        wait = BACKOFF_FIRST
+                        await self._speak(neighbour, need, call.read, call.write)
                 except PeerFault as fault:
                     self._refusals.count(fault)
                 except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
                     pass  # not there yet, or gone: a late neighbour is waited for
                 finally:
                     call.cancel()
-                    await asyncio.sleep(wait)
-                    wait = min(2 * wait, BACKOFF_MOST)
+                await asyncio.sleep(wait)  # not in `finally`: a node that stops does not wait
+                wait = min(2 * wait, BACKOFF_MOST)
 
     def _target(self, neighbour: Neighbour) -> tuple[str, str]:
         """Where to dial a neighbour (one of the links may have an address of its own), and the name it must prove."""

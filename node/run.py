@@ -1,8 +1,8 @@
 """One run at one node: rounds, what is kept for a peer that must catch up, checkpoints. asyncio only to wait.
 
 Crash safety in three rules. A frame's digest is journalled before it leaves, so a replay cannot send other bytes.
-Records are flushed before the checkpoint that speaks of them. What was sent is kept until the receiver has announced a
-durable checkpoint after it, and is part of our own checkpoints, so that neighbours who die together can still catch up.
+Records are on disk before the checkpoint that speaks of them. What was sent is on record, too, so a neighbour that
+comes back gets everything it lacks from there, and neighbours that die together can still catch up with each other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,10 @@ class NodeRun:
         self.records = RecordFiles(folder / "records", record_widths(hosting, telemetry))
         self.journal = Journal(folder / "journal.bin", self.phases)
         self.checkpoints = Checkpoints(folder)
-        self.sent: dict[tuple[int, str], Array] = {}
-        self.needed = dict.fromkeys(self.links, 0)  # from which round on each neighbour may still ask
+        self.sent: dict[str, Array] = {}  # in the round in the middle of which we are
         self.saved = [0, 0]  # rounds of the last two checkpoints
         self._newest: int | None = None  # the round of the newest, if there is one
+        self._saving: asyncio.Task[None] | None = None
         self.k, self.state = 0, hosting.start(self.program, keyring, run_id)
         self.until = 0  # the orchestrator's credit
         self.frames = self.bytes = 0
@@ -76,12 +77,12 @@ class NodeRun:
 
     @property
     def begun(self) -> int:
-        """Rounds of which anything has left: those completed, and the one in the middle of which we are."""
-        return self.k + ((self.k, self.phases[0]) in self.sent)
+        """Rounds of which anything has ever left, before a crash as well."""
+        return self.journal.rounds
 
     def waiting_for(self) -> list[int]:
         """Agents whose rows the current round lacks."""
-        missing = (self.inbox.missing(self.k, phase) for phase in self.phases if (self.k, phase) in self.sent)
+        missing = (self.inbox.missing(self.k, phase) for phase in self.sent)
         return sorted(set().union(*missing)) if not self.finished else []
 
     # -- rounds ------------------------------------------------------------------------------------------------
@@ -91,10 +92,8 @@ class NodeRun:
         while True:
             while self.k < self.until:
                 await self._round(self.k)
-                self.k += 1
-                self.inbox.advance(self.k)
                 if self.k % self.every == 0:
-                    self.save()
+                    await self.checkpoint()
                 if self.k % 8 == 0:  # a node whose frames are always there already must let others speak
                     await asyncio.sleep(0)
             if self.k >= self.rounds:
@@ -102,7 +101,8 @@ class NodeRun:
             self._changed.clear()
             self._idle.set()
             await self._changed.wait()
-        self.save()
+        await self.checkpoint()
+        await self.saved_so_far()
         self.finished = True
         self._idle.set()
 
@@ -123,14 +123,13 @@ class NodeRun:
         self._idle.set()
 
     async def _round(self, k: int) -> None:
-        x, inputs, sent = self.state.x, None, {}
+        x, inputs = self.state.x, None
         generator = self.program.round(self.state, k)
         message = next(generator)
         while True:
             if not np.isfinite(message.rows).all():
                 raise Diverged(f"the run diverged: round {k} has left the range of floating point")
             self.journal.check(k, message.phase, inputs, message.rows)
-            sent[message.phase] = message.rows
             self._send(k, message.phase, message.rows)
             inputs = self.hosting.mixed(message.rows, await self._received(k, message.phase))
             try:
@@ -138,10 +137,12 @@ class NodeRun:
             except StopIteration as done:
                 self.state, private = done.value
                 break
-        self._record(sent, x, private)
+        self._record(x, private)
+        self.sent, self.k = {}, k + 1
+        self.inbox.advance(self.k)
 
     async def _received(self, k: int, phase: str) -> Array:
-        while self.inbox.missing(k, phase):
+        while not self.inbox.complete(k, phase):
             self._complete.clear()
             await self._complete.wait()
         return self.inbox.pop(k, phase)
@@ -150,10 +151,9 @@ class NodeRun:
         """What a neighbour sent; a fault leaves everything as it was."""
         if self.inbox.take(rows, neighbour.theirs):
             self._complete.set()
-        self.needed[neighbour.node] = max(self.needed[neighbour.node], rows.durable)
 
     def _send(self, k: int, phase: str, rows: Array) -> None:
-        self.sent[k, phase] = rows
+        self.sent[phase] = rows
         frames: dict[tuple[int, ...], bytes] = {}  # neighbours that get the same rows share one serialisation
         for link in self.links.values():
             frame = frames.get(link.neighbour.ours) or self._frame(link.neighbour, k, phase, rows)
@@ -164,34 +164,51 @@ class NodeRun:
 
     def _frame(self, neighbour: Neighbour, k: int, phase: str, rows: Array) -> bytes:
         part = self.hosting.rows_for(neighbour, rows)
-        return encode(self.run_id, k, phase, neighbour.ours, part, self.durable)
+        return encode(self.run_id, k, phase, neighbour.ours, part)
 
     def frames_since(self, neighbour: Neighbour, need: int) -> Iterator[bytes]:
-        """Everything sent from round `need` on, for a neighbour that has just connected."""
-        for (k, phase), rows in self.sent.items():
-            if k >= need:
-                yield self._frame(neighbour, k, phase, rows)
+        """Everything sent from round `need` until now, for a neighbour that has just connected."""
+        shape = (len(self.hosting.owned), self.hosting.dimension)
+        before = (
+            self._frame(neighbour, k, phase, self.records.read(phase, k).reshape(shape))
+            for k in range(need, self.k)
+            for phase in self.phases
+        )
+        current = self.sent.items() if need <= self.k else ()
+        return chain(before, [self._frame(neighbour, self.k, phase, rows) for phase, rows in current])
 
     # -- files -------------------------------------------------------------------------------------------------
 
-    def _record(self, sent: dict[str, Array], x: Array, private: Private) -> None:
-        for name, values in {**sent, **private_records(x, private)}.items():
+    def _record(self, x: Array, private: Private) -> None:
+        for name, values in {**self.sent, **private_records(x, private)}.items():
             self.records.append(name, values)
 
-    def save(self) -> None:
-        """A checkpoint at round k, if there is none yet; what nobody can ask for any more is let go."""
-        if self._newest == self.k:
-            return
-        self.records.flush()
-        oldest = min(self.needed.values(), default=self.k)
-        self.sent = {at: rows for at, rows in self.sent.items() if at[0] >= oldest}
-        arrays = {f"state.{name}": array for name, array in state_arrays(self.state).items()}
-        arrays |= {f"sent.{k}.{phase}": rows for (k, phase), rows in self.sent.items()}
-        facts = {"round": self.k, "run": self.run_id, "digest": self.hosting.experiment.digest, "saved": self.saved[1]}
-        self.checkpoints.save(arrays, facts)
-        self.saved, self._newest = [self.saved[1], self.k], self.k
+    async def checkpoint(self) -> None:
+        """Begin a checkpoint at round k, if there is none yet; the disk takes its time while rounds go on.
+
+        Nothing counts as durable before it is. The one before must be complete: there are two files, not more.
+        """
+        await self.saved_so_far()
+        if self._newest != self.k:
+            facts = {"round": self.k, "run": self.run_id, "digest": self.hosting.experiment.digest}
+            facts |= {"saved": self.saved[1]}
+            self._saving = asyncio.create_task(self._save(self.k, state_arrays(self.state), facts))
+
+    async def saved_so_far(self) -> None:
+        """Until the checkpoint that was begun last is on disk; it is not cancelled with whoever waits for it."""
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    async def _save(self, k: int, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+        self.records.push()
+        await asyncio.to_thread(self._write, arrays, facts)
+        self.saved, self._newest = [self.saved[1], k], k
         self.inbox.forget(self.durable)
         self.journal.forget(self.durable)
+
+    def _write(self, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+        self.records.sync()  # first: a checkpoint speaks of records that are there
+        self.checkpoints.save(arrays, facts)
 
     def _restore(self) -> list[str]:
         """Go on from the newest usable checkpoint of this run; returns what is wrong with others."""
@@ -201,27 +218,27 @@ class NodeRun:
             arrays, facts = usable[0]
             self.k, self.saved = int(facts["round"]), [int(facts["saved"]), int(facts["round"])]
             self._newest = self.k
-            state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
-            self.state = type(self.state)(**state)
-            self.sent = {_sent_at(name): array for name, array in arrays.items() if name.startswith("sent.")}
+            self.state = type(self.state)(**arrays)
             self.inbox.advance(self.k)
             self.inbox.forget(self.durable)
         self.records.cut(self.k)
         return complaints
+
+    async def end(self) -> None:
+        """Orderly: what has been run is durable."""
+        try:
+            await self.checkpoint()
+            await self.saved_so_far()
+        finally:
+            self.close()
 
     def close(self) -> None:
         self.records.close()
         self.journal.close()
 
 
-def _sent_at(name: str) -> tuple[int, str]:
-    _, k, phase = name.split(".")
-    return int(k), phase
-
-
 def final_state(folder: Path) -> dict[str, Any]:
     """State arrays of a finished node, for whoever merges the folders."""
     found, _ = Checkpoints(folder).load()
     arrays, facts = found[0]
-    state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
-    return {**state, "k": np.array(int(facts["round"]))}
+    return {**arrays, "k": np.array(int(facts["round"]))}

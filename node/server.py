@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -19,7 +20,7 @@ from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from node.budget import Budget
 from node.cluster import Cluster
-from node.errors import Diverged, NodeFailed, PeerFault, Refusals
+from node.errors import STATUS, Diverged, NodeFailed, PeerFault, Refusals
 from node.hosting import Hosting
 from node.keyring import Keyring
 from node.ledgers import LedgerFile
@@ -110,8 +111,8 @@ class Node(wire_pb2_grpc.ControlServicer):
         if self._server is not None:
             await self._server.stop(grace=0.5)
         if self.run is not None:
-            self.run.save()
-            self.run.close()
+            with suppress(OSError):  # a full disk has been reported; the last checkpoint before it stands
+                await self.run.end()
             self._settle(self.run)
 
     # -- control -----------------------------------------------------------------------------------------------
@@ -182,7 +183,8 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     async def _guard(self, run: NodeRun) -> None:
         try:
-            await run.go()
+            with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
+                await run.go()
             self._settle(run)
         except (NodeFailed, BadInput, ArithmeticError, ValueError, OSError) as failure:
             self.failure, self._diverged = str(failure), isinstance(failure, Diverged)
@@ -246,8 +248,9 @@ class Node(wire_pb2_grpc.ControlServicer):
     async def _exchange(self, requests: Any, context: Any) -> None:
         """A neighbour has dialled."""
         try:
-            if self._peers is None:
-                raise PeerFault("not prepared", "no run has been prepared")
+            if self._peers is None:  # an early neighbour, not a bad one: it will call again
+                await context.abort(STATUS["not prepared"], "not prepared: no run has been prepared")
+            assert self._peers is not None
             await self._peers.answer(context)
         except PeerFault as fault:
             await self._refuse(fault, context)

@@ -48,6 +48,8 @@ class Authority:
             raise BadInput("--out", str(folder), f"a folder with a usable {CA} and {_CA_KEY} ({error})") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             raise BadInput("--out", str(folder / _CA_KEY), f"the key of {CA}")
+        if (ended := certificate.not_valid_after_utc) < datetime.now(UTC):  # nobody would accept what it signs
+            raise BadInput("--out", str(folder / CA), f"an authority that is valid today, not until {ended:%Y-%m-%d}")
         return cls(certificate, key)
 
     def issue(self, names: Sequence[str], days: int) -> tuple[bytes, bytes]:
@@ -132,6 +134,9 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-        file.write(content)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content)
+    except OSError as error:
+        raise BadInput("--out", str(path), f"a file that can be written ({error.strerror})") from None

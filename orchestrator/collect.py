@@ -6,7 +6,7 @@ there is what the nodes wrote down, and what would take another look at the data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,22 +47,24 @@ def collect(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: st
             raise BadInput("--experiment", experiment.digest[:8], has_run)
     telemetry = "full" if merged.telemetry else "none"
     experiment = replace(experiment, run=experiment.run.updated(rounds=max(merged.k, 1), telemetry=telemetry))
-    directory = RunDirectory.create(out, force=force)
+    simulation, missing = _simulation(experiment, run_id)
+    write = _without_data(experiment, merged) if simulation is None else _with_data(simulation, merged)
+    directory = RunDirectory.create(out, force=force)  # only now: folders that cannot be read must replace nothing
+    directory.describe(experiment)
+    write(directory)
+    return Collected(out, run_id, merged.k, merged.agents, merged.telemetry, missing)
+
+
+def _simulation(experiment: Experiment, run_id: str) -> tuple[Simulation | None, str | None]:
+    """One to fill, or what cannot be made without the agents' data."""
+    # Nothing is drawn any more, so any keys will do where the run's own are secret.
+    unknown = Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id)
     try:
-        # Nothing is drawn any more, so any keys will do where the run's own are secret.
-        unknown = Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id)
-        simulation = Simulation(experiment, secrets=unknown)
-        missing = None
+        return Simulation(experiment, secrets=unknown), None
     except BadInput as refusal:
         if refusal.field != "problem.path":
             raise
-        missing = f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
-    directory.describe(experiment)
-    if missing is None:
-        _with_data(simulation, merged, directory)
-    else:
-        _without_data(experiment, merged, directory)
-    return Collected(out, run_id, merged.k, merged.agents, merged.telemetry, missing)
+        return None, f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
 
 
 def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
@@ -82,38 +84,51 @@ def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
     return folders, chosen
 
 
-def _with_data(simulation: Simulation, merged: Merged, directory: RunDirectory) -> None:
+def _with_data(simulation: Simulation, merged: Merged) -> Callable[[RunDirectory], None]:
     merged.fill(simulation.recorder)
     simulation.network.restore(merged.state())
     simulation.k = merged.k
     result = simulation.result()
-    directory.finish(simulation, result)
-    plots.convergence(result, directory.path / "convergence.png")
-    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
+
+    def write(directory: RunDirectory) -> None:
+        directory.finish(simulation, result)
+        plots.convergence(result, directory.path / "convergence.png")
+        plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
+
+    return write
 
 
-def _without_data(experiment: Experiment, merged: Merged, directory: RunDirectory) -> None:
-    graph, d, k = experiment.network.graph(), merged.dimension, merged.k
+def _without_data(experiment: Experiment, merged: Merged) -> Callable[[RunDirectory], None]:
+    graph, k, x = experiment.network.graph(), merged.k, merged.state()["x"]
     P = weight_matrix(graph, experiment.network.weights)
     smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
-    account = Account.of(experiment, smoothness, d)
-    sent = len(experiment.algorithm.phases) * 2 * len(graph.edges) * d * 8
+    account = Account.of(experiment, smoothness, merged.dimension)
+    recorder = _recorder(experiment, merged, account, len(graph.edges))
+    records = {"observation": recorder.observation(k, P), "truth": recorder.truth(k)}
+    spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
+    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
+
+    def write(directory: RunDirectory) -> None:
+        for name, arrays in (records | {"solution": {"x": x, "mean": x.mean(axis=0)}}).items():
+            if arrays is not None:
+                write_npz(directory.path / f"{name}.npz", arrays)
+        write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
+        write_text(directory.path / "privacy.json", json_text(document))
+
+    return write
+
+
+def _recorder(experiment: Experiment, merged: Merged, account: Account, edges: int) -> Recorder:
+    """What the nodes wrote down; nobody has measured the last x."""
+    section, d, k = experiment.algorithm, merged.dimension, merged.k
     recorder = Recorder(
-        experiment.algorithm,
+        section,
         (k, merged.agents, d),
-        sent,
+        len(section.phases) * 2 * edges * d * 8,
         epsilon_column(account, k),
         truth=merged.telemetry,
         observation=True,
     )
     merged.fill(recorder)
     recorder.unmeasured(k, k + 1)
-    for name, records in (("observation", recorder.observation(k, P)), ("truth", recorder.truth(k))):
-        if records is not None:
-            write_npz(directory.path / f"{name}.npz", records)
-    x = merged.state()["x"]
-    write_npz(directory.path / "solution.npz", {"x": x, "mean": x.mean(axis=0)})
-    write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
-    spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
-    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
-    write_text(directory.path / "privacy.json", json_text(document))
+    return recorder

@@ -43,10 +43,17 @@ class NodeFolder:
 
     def records(self, name: str, width: int) -> Array:
         """(k, agents, width)."""
+        return self._read(name, self.k * len(self.agents) * width).reshape(self.k, len(self.agents), width)
+
+    def scalars(self, name: str) -> Array:
+        """(k,): one number a round, the same at every node."""
+        return self._read(name, self.k)
+
+    def _read(self, name: str, count: int) -> Array:
         content = np.fromfile(self.path / "records" / f"{name}.f64", dtype="<f8")
-        if len(content) < (count := self.k * len(self.agents) * width):
+        if len(content) < count:
             raise BadInput("DIR", str(self.path), f"whole records, but those of {name} end before round {self.k}")
-        return content[:count].reshape(self.k, len(self.agents), width)
+        return content[:count]
 
     def state_at(self, k: int, dimension: int) -> dict[str, Array]:
         """At round k; of an earlier one than it ended at, x may be on record and the rest is lost."""
@@ -107,8 +114,8 @@ class Merged:
         for node in self.nodes:
             for name, array in (recorder.sent_arrays | recorder.private_arrays).items():
                 array[:k, node.agents] = node.records(name, self.dimension)[:k]
-        for name, scalars in recorder.scalars.items():  # one number a round, the same at every node
-            scalars[:k] = np.fromfile(self.nodes[0].path / "records" / f"{name}.f64", dtype="<f8")[:k]
+        for name, scalars in recorder.scalars.items():
+            scalars[:k] = self.nodes[0].scalars(name)[:k]
         if recorder.private_arrays:
             self._measure(recorder)
         else:
@@ -119,8 +126,9 @@ class Merged:
         for node in self.nodes:
             values[:, node.agents] = node.records("values", 1)[: self.k, :, 0]
         x, grad = recorder.private_arrays["x"], recorder.private_arrays["grad"]
-        for k in range(self.k):
-            recorder.measured(k, [x[k]], [Private(values[k], grad[k], {}, {})])
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged
+            for k in range(self.k):
+                recorder.measured(k, [x[k]], [Private(values[k], grad[k], {}, {})])
 
 
 def absorb(simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False) -> None:

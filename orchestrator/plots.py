@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOOR = 1e-32  # below this a gap is rounding; a log axis needs a positive number
+_CEILING = 1e250  # beyond this a log axis overflows when it looks for the next tick
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ def curves(lines: Sequence[Curve], title: str, path: Path) -> None:
 
 def _positive(values: Array) -> Array:
     """What a log axis can show: zero becomes the floor, and a run that overflowed has a gap in its line."""
-    finite = np.where(np.isfinite(values), values, np.nan)
+    finite = np.where(values < _CEILING, values, np.nan)
     return np.asarray(np.maximum(finite, _FLOOR))
 
 

@@ -7,20 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("run", "round", "phase", "senders", "rows", "durable")
+    __slots__ = ("run", "round", "phase", "senders", "rows")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SENDERS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
-    DURABLE_FIELD_NUMBER: _ClassVar[int]
     run: str
     round: int
     phase: str
     senders: _containers.RepeatedScalarFieldContainer[int]
     rows: bytes
-    durable: int
-    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ..., durable: _Optional[int] = ...) -> None: ...
+    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class PrepareRequest(_message.Message):
     __slots__ = ("run", "digest")

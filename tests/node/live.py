@@ -113,11 +113,12 @@ class Live:
             return [report async for report in calls][-1]
 
     async def reach(self, round_: int, *nodes: int) -> None:
-        """Until these nodes have completed so many rounds."""
+        """Until these nodes have completed so many rounds, and what they save of them is saved."""
         async with asyncio.timeout(SECONDS):
             for node in nodes or self.groups:
                 while (run := self.nodes[node].run) is None or run.k < round_:
                     await asyncio.sleep(0.005)
+                await run.saved_so_far()
 
     async def finish(self) -> None:
         await self.release(self.simulation.experiment.run.rounds)

@@ -161,12 +161,12 @@ async def test_a_damaged_checkpoint_costs_nothing_but_time(tmp_path: Path, caplo
         await nodes.release(12)
         await nodes.reach(12)
         await nodes.nodes[1].stop()
-        newest = run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.npz"
+        newest = run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.bin"
         newest.write_bytes(newest.read_bytes()[:-7])
         await nodes.start_one(1)
         await nodes.prepare(1)
         await nodes.finish()
-    assert "checkpoint.npz is damaged and is not used" in caplog.text
+    assert "checkpoint.bin is damaged and is not used" in caplog.text
     assert_same_run(nodes)
 
 
@@ -190,7 +190,7 @@ async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> No
         await nodes.release(12)
         await nodes.reach(12)
         await nodes.nodes[1].stop()
-        for name in ("checkpoint.npz", "checkpoint-before.npz"):
+        for name in ("checkpoint.bin", "checkpoint-before.bin"):
             (run_folder(tmp_path / "node-1", nodes.run_id) / name).write_bytes(b"gone")
         await nodes.start_one(1)
         with pytest.raises(grpc.aio.AioRpcError, match="this node cannot go on") as refused:

@@ -18,7 +18,7 @@ from dpp2 import keys as keyed
 from dpp2.topology import Graph
 from dpp2.weights import edge_weights, weight_matrix
 from node.cluster import Cluster
-from node.codec import Rows, decode, encode, message_limit
+from node.codec import Rows, array, decode, encode, message_limit
 from node.errors import STATUS, NodeFailed, PeerFault
 from node.files import Checkpoints, Journal, RecordFiles
 from node.inbox import Inbox
@@ -37,22 +37,21 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 @given(
     senders=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5, unique=True).map(sorted),
     round_=st.integers(0, 2**63),
-    durable=st.integers(0, 2**63),
     data=st.data(),
 )
-def test_a_frame_survives_the_wire(senders: list[int], round_: int, durable: int, data: st.DataObject) -> None:
+def test_a_frame_survives_the_wire(senders: list[int], round_: int, data: st.DataObject) -> None:
     rows = data.draw(arrays(np.float64, (len(senders), D), elements=FINITE))
-    sent = encode("run", round_, "y", senders, rows, durable)
+    sent = encode("run", round_, "y", senders, rows)
     assert len(sent) <= message_limit(D, len(senders))
     back = decode(sent, D)
     assert (back.run, back.round, back.phase, back.senders) == ("run", round_, "y", tuple(senders))
-    assert back.durable == durable
-    assert back.rows.tobytes() == rows.tobytes()
+    assert b"".join(back.rows) == rows.tobytes()
+    np.testing.assert_array_equal(array(back.rows, D), rows)
 
 
 def test_other_byte_orders_leave_as_little_endian() -> None:
     rows = np.arange(3.0).reshape(1, 3)
-    assert encode("r", 0, "y", [0], rows.astype(">f8"), 0) == encode("r", 0, "y", [0], rows, 0)
+    assert encode("r", 0, "y", [0], rows.astype(">f8")) == encode("r", 0, "y", [0], rows)
 
 
 @pytest.mark.parametrize(
@@ -92,17 +91,16 @@ def inbox(ahead: int = 4) -> Inbox:
 
 
 def rows(sender: int = 2, round_: int = 0, phase: str = "y", run: str = "run", value: float = 1.0) -> Rows:
-    return Rows(run, round_, phase, (sender,), np.full((1, D), value + sender), 0)
+    return Rows(run, round_, phase, (sender,), (np.full(D, value + sender).tobytes(),))
 
 
 def state(box: Inbox) -> Any:
     """Everything an inbox holds, to compare."""
-    kept = {
-        at: array[[n for a, n in box.place.items() if a not in box._missing[at]]] for at, array in box._rows.items()
-    }
-    return copy.deepcopy(
-        (box.round, box.durable, {at: a.tobytes() for at, a in kept.items()}, box._missing, box._seen, box.place)
-    )
+    kept = {}
+    for at, phase in box._taken.items():
+        kept[at] = phase.rows
+    digests = {at: phase.digests for at, phase in box._taken.items()}
+    return copy.deepcopy((box.round, box.durable, kept, digests, box.place))
 
 
 @given(st.permutations([(sender, k, phase) for sender in (2, 5, 7) for k in range(3) for phase in PHASES]), st.data())
@@ -120,13 +118,12 @@ def test_any_order_and_any_copies(order: list[tuple[int, int, str]], data: st.Da
         for phase in PHASES:
             np.testing.assert_array_equal(box.pop(k, phase), np.outer([3.0, 6.0, 8.0], np.ones(D)))
         box.advance(k + 1)
-    assert not box._rows
-    assert not box._missing
+    assert not any(phase.rows for phase in box._taken.values())
 
 
 def test_several_senders_in_one_frame() -> None:
     box = inbox()
-    both = Rows("run", 0, "y", (2, 7), np.array([[2.0] * D, [7.0] * D]), 0)
+    both = Rows("run", 0, "y", (2, 7), (np.full(D, 2.0).tobytes(), np.full(D, 7.0).tobytes()))
     assert not box.take(both, [2, 7])
     assert box.take(rows(5, value=0.0), [5])
     np.testing.assert_array_equal(box.pop(0, "y")[:, 0], [2.0, 5.0, 7.0])
@@ -140,7 +137,6 @@ FAULTS: dict[str, tuple[Rows, list[int]]] = {
     "stale": (rows(round_=1), [2]),
     "future": (rows(round_=8), [2]),
     "other bytes": (rows(round_=3, value=9.0), [2]),
-    "future, durable": (Rows("run", 3, "y", (2,), rows().rows, 8), [2]),
 }
 
 
@@ -162,7 +158,7 @@ def test_one_bad_sender_spoils_the_frame_and_nothing_else() -> None:
     box = inbox()
     box.take(rows(5), [5])
     before = state(box)
-    mixed = Rows("run", 0, "y", (2, 5), np.full((2, D), 4.0), 0)
+    mixed = Rows("run", 0, "y", (2, 5), (np.full(D, 4.0).tobytes(),) * 2)
     with pytest.raises(PeerFault, match="other bytes"):
         box.take(mixed, [2, 5])
     assert state(box) == before
@@ -200,9 +196,9 @@ def test_what_is_durable_is_forgotten() -> None:
         for phase in PHASES:
             box.pop(k, phase)
         box.advance(k + 1)
-    assert len(box._seen) == 18
+    assert len(box._taken) == 6
     box.forget(2)
-    assert {key[0] for key in box._seen} == {2}
+    assert {round_ for round_, _ in box._taken} == {2}
 
 
 def test_nobody_to_wait_for() -> None:
@@ -229,7 +225,7 @@ def test_whatever_comes_first_stays(frames: list[tuple[int, int, str, int]]) -> 
         assert unchanged
         assert kind in ("not a neighbour", "future", "bad phase", "other bytes")
     for (k, phase, sender), value in model.items():
-        assert box._rows[k, phase][box.place[sender], 0] == value + sender
+        assert box._taken[k, phase].rows[sender] == np.full(D, float(value + sender)).tobytes()
 
 
 # --- mixing ---------------------------------------------------------------------------------------------------
@@ -349,13 +345,13 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_one_is_named_and_the_other_one_used(damage: str, tmp_path: Path) -> None:
     saved(tmp_path, 5, 10)
-    newer, older = tmp_path / "checkpoint.npz", tmp_path / "checkpoint-before.npz"
+    newer, older = tmp_path / "checkpoint.bin", tmp_path / "checkpoint-before.bin"
     newer.write_bytes(DAMAGES[damage](newer.read_bytes()))
     usable, complaints = Checkpoints(tmp_path).load()
     assert [facts["round"] for _, facts in usable] == [5]
     assert complaints == [f"{newer} is damaged and is not used"]
     older.write_bytes(DAMAGES[damage](older.read_bytes()))
-    with pytest.raises(NodeFailed, match=r"checkpoint-before\.npz is damaged and is not used: this node cannot go on"):
+    with pytest.raises(NodeFailed, match=r"checkpoint-before\.bin is damaged and is not used: this node cannot go on"):
         Checkpoints(tmp_path).load()
     newer.unlink()
     with pytest.raises(NodeFailed, match="this node cannot go on"):
@@ -365,13 +361,13 @@ def test_a_damaged_one_is_named_and_the_other_one_used(damage: str, tmp_path: Pa
 def test_before_a_second_checkpoint_a_damaged_one_means_a_start_from_the_beginning(tmp_path: Path) -> None:
     """Neighbours still hold everything: nobody has been told that anything is durable twice."""
     saved(tmp_path, 5)
-    (tmp_path / "checkpoint.npz").write_bytes(b"x")
+    (tmp_path / "checkpoint.bin").write_bytes(b"x")
     assert Checkpoints(tmp_path).load()[0] == []
 
 
 def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path: Path) -> None:
     saved(tmp_path, 5, 10)
-    (tmp_path / "checkpoint.npz").write_bytes(b"x")
+    (tmp_path / "checkpoint.bin").write_bytes(b"x")
     checkpoints = Checkpoints(tmp_path)
     checkpoints.load()
     checkpoints.save({}, {"round": 10})
@@ -383,7 +379,7 @@ def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path: Path) -> None:
 def test_what_a_kill_leaves_behind_is_not_read(tmp_path: Path) -> None:
     saved(tmp_path, 5, 10)
     (tmp_path / "checkpoint.part").write_bytes(b"half")
-    (tmp_path / "checkpoint.npz").unlink()  # killed between the two renames
+    (tmp_path / "checkpoint.bin").unlink()  # killed between the two renames
     assert found(tmp_path) == [5]
     saved(tmp_path, 10)
     assert found(tmp_path) == [10, 5]
@@ -399,7 +395,8 @@ def test_records_are_cut_where_a_restart_begins(tmp_path: Path) -> None:
         records.append("y", np.array([[k, k + 0.5]]))
         records.append("eta", float(k))
         records.append("unknown", 1.0)
-    records.flush()
+    records.push()
+    records.sync()
     records.close()
     again = RecordFiles(tmp_path, {"y": 2, "eta": 1})
     again.cut(2)

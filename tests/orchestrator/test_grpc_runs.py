@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,7 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from node.ledgers import LedgerFile, Total
 
 Bytes = Callable[[Path], dict[str, bytes]]
 Call = Callable[..., Any]
@@ -36,6 +40,11 @@ def options(**changes: Any) -> list[str]:
 
 def records(run: Path) -> dict[str, bytes]:
     return {name: (run / name).read_bytes() for name in COMPARED}
+
+
+def spent(run: Path) -> list[Total]:
+    """The ledger beside a run."""
+    return LedgerFile(run.parent / "ledger.sqlite").totals()
 
 
 def alive(pid: int) -> bool:
@@ -198,30 +207,111 @@ def test_another_run_in_its_place(runs: Runs, embedded: Callable[..., dict[str, 
     assert records(tmp_path / "run") == embedded(network__agents=3, run__seed=2)
 
 
-# --- interrupted and killed -----------------------------------------------------------------------------------
-
-LONG = 800
+# --- ends before the last round -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_nodes_that_are_killed(
-    seed: int, runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+def test_a_budget_ends_the_run_where_it_ends_an_embedded_one(
+    dpp2: Call, quick_plot: None, runs: Runs, tmp_path: Path
 ) -> None:
-    rng, run = random.Random(seed), tmp_path / "run"
-    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
-    until(lambda: rounds_done(run) > 10)
-    killed = 0
-    while killed < 8 and process.poll() is None:
-        if victims := nodes_of(run):
-            with suppress(ProcessLookupError):
-                os.kill(rng.choice(victims), signal.SIGKILL)
-                killed += 1
-        time.sleep(rng.uniform(0.0, 0.6))
-    runs.finish(process)
-    assert killed == 8
-    assert records(run) == embedded(run__rounds=LONG)
+    """Twice on the same data: the second run gets what the first has left, and the ledgers agree."""
+    run, apart = tmp_path / "run", tmp_path / "apart" / "embedded"
+    for damping, wanted, done in ((0.0, 10, 10), (1.0, 20, 6)):  # ε is 3.858 and 1.780, where one more would cost 2.221
+        tables = {"algorithm__damping": damping, "run__rounds": wanted}
+        chosen = [*options(network__agents=3, privacy__budget=6, **tables), "--force"]
+        said = runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--out", run)
+        assert dpp2("run", *chosen, "--out", apart).code == 0
+        assert ("stopped by privacy.budget after 6 rounds" in said) == (done < wanted)
+        assert len((run / "metrics.csv").read_text().splitlines()) == done + 2
+        assert records(run) == records(apart)
+        assert json.loads((run / "privacy.json").read_text()) == json.loads((apart / "privacy.json").read_text())
+        assert spent(run) == spent(apart)
+    assert {total.runs for total in spent(run)} == {2}
+
+
+@pytest.mark.slow
+def test_divergence_is_a_result(runs: Runs, tmp_path: Path) -> None:
+    """Exit code 1 and a sentence; what was sent while numbers were finite is kept, and nobody prints a traceback."""
+    chosen = options(problem__name="quadratic", problem__curvature=-50, network__agents=3, run__rounds=2000)
+    said = runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--out", tmp_path / "run", code=1)
+    assert "DIVERGED" in said
+    assert "Traceback" not in said
+    assert "Warning" not in said
     assert nodes_of(tmp_path) == []
+    with np.load(tmp_path / "run" / "observation.npz") as seen:
+        rounds, y = len(seen["y"]), seen["y"]
+    assert 100 < rounds < 2000
+    assert np.isfinite(y).all()
+    assert np.abs(y).max() > 1e300
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == rounds + 2
+    assert {total.runs for total in spent(tmp_path / "run")} == {1}
+
+
+# --- interrupted and killed -----------------------------------------------------------------------------------
+
+LONG = 800
+LONGER = 1500
+
+
+def kill_one(run: Path, rng: random.Random) -> bool:
+    """Some node, wherever it is: starting, catching up, within a round or between two."""
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(rng.choice(nodes_of(run)), signal.SIGKILL)
+        return True
+    return False
+
+
+def pause(run: Path, rng: random.Random, process: subprocess.Popen[str]) -> None:
+    """Before the next kill: often too short to recover from the last, otherwise until some rounds have been run."""
+    done = rounds_done(run)
+    if rng.random() < 0.5:
+        until(lambda: rounds_done(run) > done or process.poll() is not None)
+    time.sleep(rng.uniform(0.0, 0.4))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("seed", "tls"), [(1, False), (2, False), (3, False), (4, True)], ids=str)
+def test_twenty_kills(
+    seed: int, tls: bool, runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    """The same bytes, and in the ledger one run, charged once."""
+    rng, run, killed = random.Random(seed), tmp_path / "run", 0
+    security = ["--tls"] if tls else []
+    process = runs.start("run", *options(run__rounds=LONGER), "--transport", "grpc", *security, "--out", run)
+    until(lambda: rounds_done(run) > 10)
+    while killed < 20:
+        assert process.poll() is None, "the run was over before all kills"
+        killed += kill_one(run, rng)
+        pause(run, rng, process)
+    runs.finish(process)
+    assert records(run) == embedded(run__rounds=LONGER)
+    assert spent(run) == spent(tmp_path / "apart" / "embedded")
+    assert nodes_of(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_orchestrator_is_among_the_killed(
+    runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    """Nodes die, the orchestrator dies among them, three times over; what is resumed ends in the same bytes."""
+    rng, run = random.Random(5), tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONGER), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 10)
+    for _ in range(3):
+        for _ in range(3):
+            kill_one(run, rng)
+            pause(run, rng, process)
+        assert process.poll() is None, "the run was over before all kills"
+        process.kill()
+        process.wait(SECONDS)
+        until(lambda: not nodes_of(run), seconds=5)
+        process = runs.start("run", "--resume", run)
+        until(lambda: nodes_of(run))
+    runs.finish(process)
+    assert records(run) == embedded(run__rounds=LONGER)
+    assert spent(run) == spent(tmp_path / "apart" / "embedded")
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ import pytest
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import Epsilon, Mechanism, Unsupported, epsilon, largest_rounds
-from orchestrator import rundir, runner
 from node.ledgers import LedgerFile
+from orchestrator import rundir, runner
 from orchestrator.rundir import read_metrics
 from orchestrator.runner import Interrupted
 

@@ -1,0 +1,282 @@
+"""Links that lead elsewhere, break, or end at somebody else; and neighbours that come back further behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from live import SECONDS, Live, assert_same_run, live, one_each, small
+
+from node.cluster import Cluster
+from node.hosting import Neighbour
+from node.links import Link
+from node.peers import METHOD, SERVICE
+from node.server import run_folder
+from node.tls import Identity, agent_name, node_names
+from orchestrator.certs import Authority
+
+PROMPT = 8.0  # seconds; a neighbour that is refused and dials again takes longer and longer
+BEHIND = 4  # in the ring of five, node 3 hosts agents 3 and 4, and node 0 dials it for the link 0-4
+
+
+class Relay:
+    """Forwards TCP from a port of its own to `target`, and knows nothing else; it can hear, and it can hang up."""
+
+    def __init__(self, target: int) -> None:
+        self.target, self.heard, self.calls = target, bytearray(), 0
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.close()
+            return
+        self._open |= {writer, back}
+        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+        self._open -= {writer, back}
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await source.read(1 << 16):
+                self.heard += content
+                sink.write(content)
+                await sink.drain()
+        sink.close()
+
+    def hang_up(self) -> None:
+        for writer in self._open:
+            writer.close()
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.hang_up()
+        await self._server.wait_closed()
+        while self._open:
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def relayed(nodes: Live, links: Sequence[tuple[int, int]]) -> AsyncIterator[dict[tuple[int, int], Relay]]:
+    """A relay on each of these links, by way of cluster.toml, which nodes read when they are prepared."""
+    host = {agent: node for node, group in nodes.groups.items() for agent in group}
+    relays = {link: Relay(nodes.ports[max(host[agent] for agent in link)]) for link in links}  # the higher one listens
+    through = {link: f"127.0.0.1:{await relay.start()}" for link, relay in relays.items()}
+    path = nodes.folder / "cluster.toml"
+    path.write_text(Cluster(Cluster.load(path).addresses, through).to_toml())
+    try:
+        yield relays
+    finally:
+        for relay in relays.values():
+            await relay.stop()
+
+
+RING = ((0, 1), (1, 2), (2, 3), (0, 3))
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plaintext"])
+async def test_a_relay_on_every_link_changes_nothing(tls: bool, tmp_path: Path) -> None:
+    """Under TLS it can neither be told from the wire nor read it; in plaintext it reads everything."""
+    async with live(small(), tmp_path, one_each(4), tls=tls) as nodes, relayed(nodes, RING) as relays:
+        await nodes.prepare()
+        await nodes.finish()
+        for relay in relays.values():
+            assert relay.calls >= 1
+            assert (nodes.run_id.encode() in relay.heard) == (not tls)
+    assert_same_run(nodes)
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plaintext"])
+async def test_a_relay_between_nodes_with_several_agents(tls: bool, tmp_path: Path) -> None:
+    """The override of any one link between two nodes holds for their stream."""
+    async with live(small(), tmp_path, [[0, 3], [1, 2]], tls=tls) as nodes, relayed(nodes, [(2, 3)]) as relays:
+        await nodes.prepare()
+        await nodes.finish()
+        assert relays[2, 3].calls >= 1
+    assert_same_run(nodes)
+
+
+async def test_a_link_that_breaks_again_and_again(tmp_path: Path) -> None:
+    async with live(small(run__rounds=15), tmp_path, one_each(4)) as nodes, relayed(nodes, RING) as relays:
+        await nodes.prepare()
+        for until in (3, 7, 11):
+            await nodes.release(until)
+            await nodes.reach(until)
+            for relay in relays.values():
+                relay.hang_up()
+        await nodes.finish()
+        assert min(relay.calls for relay in relays.values()) >= 4
+        assert not any(set(node.refusals.counts) - {"not prepared"} for node in nodes.nodes.values())
+    assert_same_run(nodes)
+
+
+async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
+    """A node that is told to stop at the moment when a link breaks must not go on dialling."""
+    ending, begun = asyncio.Event(), asyncio.Event()
+
+    async def read() -> Any:
+        await begun.wait()
+        return grpc.aio.EOF
+
+    async def write(frame: bytes) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.sleep(0.01)  # a stream takes a moment to end
+
+    link = Link(Neighbour(1, (1,), (0,)))
+    serving = asyncio.create_task(link.serve(read, write, [b"a frame"], 0, lambda frame: None))
+    await ending.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
+# --- who is at the other end ----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def impostor(folder: Path, names: Sequence[str]) -> AsyncIterator[tuple[int, list[str]]]:
+    """A server with a certificate of our authority for these names; yields its port and whom it was called by."""
+    certificate, key = Authority.load(folder).issue(names, days=1)
+    callers: list[str] = []
+
+    async def exchange(requests: Any, context: Any) -> None:
+        callers.append(dict(context.invocation_metadata())["dpp2-agents"])
+
+    server = grpc.aio.server()
+    handler: Any = grpc.stream_stream_rpc_method_handler(exchange, None, None)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
+    credentials = Identity((folder / "ca.pem").read_bytes(), certificate, key).listener()
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        yield port, callers
+    finally:
+        await server.stop(None)
+
+
+IMPOSTORS = {
+    "one of its agents": [agent_name(3)],
+    "the other one": [agent_name(BEHIND)],
+    "each of its agents, and not the node": [agent_name(3), agent_name(BEHIND)],
+    "another node": node_names([1, 3]),
+}
+
+
+@pytest.mark.parametrize("names", IMPOSTORS.values(), ids=IMPOSTORS)
+async def test_a_dialler_does_not_talk_to_an_impostor(names: list[str], tmp_path: Path) -> None:
+    """It is connected to, and hears nothing; once the right node is at the other end the run goes on."""
+    experiment = small(network__agents=5)
+    async with (
+        live(experiment, tmp_path, [[0], [1], [2], [3, 4]], tls=True) as nodes,
+        impostor(tmp_path / "certs", names) as (port, callers),
+        relayed(nodes, [(0, BEHIND)]) as relays,
+    ):
+        relay = relays[0, BEHIND]
+        right, relay.target = relay.target, port
+        await nodes.prepare()
+        await nodes.release(3)
+        async with asyncio.timeout(SECONDS):
+            while relay.calls < 2:  # it has tried and tries again
+                await asyncio.sleep(0.01)
+        assert not callers
+        assert nodes.nodes[0].run is not None
+        assert nodes.nodes[0].run.k == 0
+        relay.target = right
+        await nodes.finish()
+        assert not callers
+    assert_same_run(nodes)
+
+
+async def test_who_proves_to_be_the_node_is_talked_to(tmp_path: Path) -> None:
+    """The same, with the right certificate: what the test above shows is not that nothing works."""
+    async with (
+        live(small(network__agents=5), tmp_path, [[0], [1], [2], [3, 4]], tls=True) as nodes,
+        impostor(tmp_path / "certs", node_names([3, 4])) as (port, callers),
+        relayed(nodes, [(0, BEHIND)]) as relays,
+    ):
+        relays[0, BEHIND].target = port
+        await nodes.prepare()
+        async with asyncio.timeout(SECONDS):
+            while not callers:
+                await asyncio.sleep(0.01)
+        assert set(callers) == {"0"}
+
+
+async def test_a_neighbour_that_is_early_is_not_a_bad_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who is prepared first dials the others, who are not prepared yet: nothing to count, nothing to log."""
+    async with live(small(), tmp_path, one_each(4)) as nodes, relayed(nodes, RING) as relays:
+        await nodes.prepare(0)
+        async with asyncio.timeout(SECONDS):
+            while not relays[0, 1].calls or not relays[0, 3].calls:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # the calls that follow a connection
+        await nodes.prepare(1, 2, 3)
+        await nodes.finish()
+        assert [node.refusals.counts.total() for node in nodes.nodes.values()] == [0, 0, 0, 0]
+    assert "refused" not in caplog.text
+    assert_same_run(nodes)
+
+
+# --- further behind -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["newest checkpoint", "the one before"])
+async def test_a_neighbour_that_comes_back_catches_up_promptly(damaged: bool, tmp_path: Path) -> None:
+    """It is sent what it lacks and nothing older: nobody refuses anything, nor waits for a second attempt."""
+    async with live(small(run__rounds=30), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(17)
+        await nodes.reach(17)
+        await nodes.nodes[1].stop()  # checkpoints at 15 and 17
+        newest = run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.bin"
+        if damaged:
+            newest.write_bytes(newest.read_bytes()[:-1])
+        before = {node: nodes.nodes[node].refusals.counts.copy() for node in (0, 2, 3)}
+        await nodes.start_one(1)
+        began = asyncio.get_running_loop().time()
+        await nodes.prepare(1)
+        assert nodes.nodes[1].run is not None
+        assert nodes.nodes[1].run.k == (15 if damaged else 17)
+        await nodes.finish()
+        assert asyncio.get_running_loop().time() - began < PROMPT
+        for node, counts in before.items():
+            gained = nodes.nodes[node].refusals.counts - counts
+            assert not {kind: count for kind, count in gained.items() if kind != "not prepared"}, node
+        assert not nodes.nodes[1].refusals.counts.total() - nodes.nodes[1].refusals.counts["not prepared"]
+    assert_same_run(nodes)
+
+
+async def test_all_at_their_older_checkpoints(tmp_path: Path) -> None:
+    """Every node loses its newest checkpoint, one of them within a round; together they replay what is missing."""
+    async with live(small(run__rounds=30), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(13)
+        await nodes.reach(13)
+        await nodes.release(14, 1)
+        await nodes.stop()
+        for home in nodes.homes:
+            newest = run_folder(home, nodes.run_id) / "checkpoint.bin"
+            newest.write_bytes(b"")
+        for node in nodes.groups:
+            await nodes.start_one(node)
+        await nodes.prepare()
+        assert {node.run.k for node in nodes.nodes.values() if node.run} == {10}
+        await nodes.finish()
+        for node in nodes.nodes.values():
+            assert not set(node.refusals.counts) - {"not prepared"}
+    assert_same_run(nodes)

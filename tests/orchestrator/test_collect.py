@@ -1,0 +1,287 @@
+"""`dpp2 collect`: the folders of nodes on several machines become the run directory that an embedded run leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpp2 import Experiment, Simulation
+from node.cluster import Cluster
+from node.server import Node, NodeConfig, run_folder
+from orchestrator.drive import Drive
+from orchestrator.rundir import read_metrics
+
+Call = Callable[..., Any]
+GROUPS = ((0,), (1, 2))
+COMPARED = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv")
+TABLES: dict[str, Any] = {
+    "run.rounds": 9,
+    "network.topology": "ring",
+    "network.agents": 3,
+    "problem.name": "least-squares",
+    "problem.dimension": 3,
+}
+
+
+class Machines:
+    """Nodes that have been through one run, each with a home of its own, and the experiment as the collector has it."""
+
+    def __init__(self, folder: Path, experiment: Experiment) -> None:
+        self.folder, self.simulation = folder, Simulation(experiment)
+        self.run_id = self.simulation.run_id
+        self.homes = [folder / f"home-{min(group)}" for group in GROUPS]
+        self.file = folder / "experiment.toml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(self.simulation.experiment.to_toml())
+
+    @property
+    def folders(self) -> list[Path]:
+        return [run_folder(home, self.run_id) for home in self.homes]
+
+    async def run(self, *, telemetry: bool, paths: Sequence[Path] = ()) -> None:
+        """Real servers, a real orchestrator; `paths`: where each machine has its data."""
+        resolved = self.simulation.experiment
+        problems = [resolved.problem.updated(path=str(path)) for path in paths] or [resolved.problem] * len(GROUPS)
+        own = [replace(resolved, problem=problem) for problem in problems]
+        file = self.folder / "cluster.toml"
+        nodes = [
+            Node(NodeConfig(experiment, group, file, home, None, every=5, telemetry=telemetry))
+            for experiment, group, home in zip(own, GROUPS, self.homes, strict=True)
+        ]
+        ports = [await node.start("127.0.0.1:0") for node in nodes]
+        addresses = {a: f"127.0.0.1:{port}" for port, group in zip(ports, GROUPS, strict=True) for a in group}
+        file.write_text(Cluster(addresses, {}).to_toml())
+        drive = Drive(Cluster.load(file), self.run_id, resolved.digest, window=512)
+        async with asyncio.timeout(30):
+            await drive.run(lambda heard: None)
+        await asyncio.gather(*(node.stop() for node in nodes))
+
+    def copied(self, to: Path) -> Machines:
+        """The same, in another place, to be spoilt."""
+        shutil.copytree(self.folder, to, dirs_exist_ok=True)
+        copy = Machines(to, self.simulation.experiment)
+        copy.run_id = self.run_id
+        return copy
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Machines:
+    machines = Machines(tmp_path_factory.mktemp("whole"), Experiment.load(overrides=TABLES))
+    asyncio.run(machines.run(telemetry=True))
+    return machines
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
+    """No pictures."""
+    monkeypatch.setattr("orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
+
+
+@pytest.fixture
+def collect(dpp2: Call, quick: None, tmp_path: Path) -> Call:
+    """`dpp2 collect` of all homes into tmp_path/run."""
+
+    def call(machines: Machines, *more: object, homes: Sequence[Path] | None = None, file: Path | None = None) -> Any:
+        named = machines.homes if homes is None else homes
+        return dpp2("collect", *named, "--experiment", file or machines.file, "--out", tmp_path / "run", *more)
+
+    return call
+
+
+def test_the_directory_of_an_embedded_run(whole: Machines, collect: Call, dpp2: Call, tmp_path: Path) -> None:
+    ended = collect(whole, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out) == {
+        "path": str(tmp_path / "run"),
+        "run_id": whole.run_id,
+        "rounds": 9,
+        "agents": 3,
+        "telemetry": True,
+        "missing": None,
+    }
+    assert dpp2("run", whole.file, "--out", tmp_path / "embedded").code == 0
+    for name in COMPARED:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "embedded" / name).read_bytes(), name
+    ours, theirs = (json.loads((tmp_path / at / "privacy.json").read_text()) for at in ("run", "embedded"))
+    assert ours == theirs
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {p.name for p in (tmp_path / "embedded").iterdir()}
+
+
+def test_folders_of_single_runs_do_as_well(whole: Machines, collect: Call) -> None:
+    ended = collect(whole, homes=whole.folders)
+    assert ended.code == 0, ended.err
+    assert "9 rounds of 3 agents" in ended.out
+
+
+def test_without_telemetry_there_is_no_truth(collect: Call, whole: Machines, tmp_path: Path) -> None:
+    machines = Machines(tmp_path / "machines", Experiment.load(overrides=TABLES))
+    asyncio.run(machines.run(telemetry=False))
+    ended = collect(machines)
+    assert ended.code == 0, ended.err
+    assert "without telemetry there is no truth.npz" in ended.err
+    assert not (tmp_path / "run" / "truth.npz").exists()
+    result = whole.simulation.result() if whole.simulation.k else advanced(whole.simulation)
+    with np.load(tmp_path / "run" / "observation.npz") as seen:
+        for name in ("y", "z"):
+            assert seen[name].tobytes() == result.observation[name].tobytes()
+    with np.load(tmp_path / "run" / "solution.npz") as solution:
+        assert solution["x"].tobytes() == result.x.tobytes()
+    gaps = read_metrics(tmp_path / "run" / "metrics.csv").gap
+    assert np.isnan(gaps[:-1]).all()
+    assert gaps[-1] == result.metrics.gap[-1]
+
+
+def advanced(simulation: Simulation) -> Any:
+    simulation.advance(simulation.remaining)
+    return simulation.result()
+
+
+# --- data that stay where they are ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Machines:
+    """Each machine has a folder with its own agents' data; the collector has none of them."""
+    rng = np.random.default_rng(1)
+    everything = tmp_path / "everything"
+    folders = [tmp_path / f"data-{min(group)}" for group in GROUPS]
+    for folder in (everything, *folders):
+        folder.mkdir()
+    for folder, group in zip(folders, GROUPS, strict=True):
+        for agent in group:
+            features, labels = rng.normal(size=(6, 3)), np.sign(rng.normal(size=6))
+            for at in (folder, everything):
+                np.savez(at / f"agent-{agent}.npz", features=features, labels=labels)
+    tables = TABLES | {"problem.name": "file", "problem.path": str(everything)}
+    del tables["problem.dimension"]
+    machines = Machines(tmp_path / "machines", Experiment.load(overrides=tables))
+    asyncio.run(machines.run(telemetry=True, paths=folders))
+    return machines
+
+
+def test_whoever_collects_needs_nobodys_data(apart: Machines, collect: Call, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.toml"
+    nowhere.write_text(apart.file.read_text().replace(str(tmp_path / "everything"), str(tmp_path / "nowhere")))
+    ended = collect(apart, file=nowhere)
+    assert ended.code == 0, ended.err
+    assert "left out: gap at the last x" in " ".join(ended.err.split())
+    result = advanced(apart.simulation)
+    with np.load(tmp_path / "run" / "observation.npz") as seen, np.load(tmp_path / "run" / "truth.npz") as truth:
+        for records, expected in ((seen, result.observation), (truth, result.truth)):
+            assert sorted(records.files) == sorted(expected)
+            for name in expected:
+                assert records[name].tobytes() == expected[name].tobytes(), name
+    with np.load(tmp_path / "run" / "solution.npz") as solution:
+        assert solution["x"].tobytes() == result.x.tobytes()
+    gaps = read_metrics(tmp_path / "run" / "metrics.csv").gap
+    assert np.array_equal(gaps[:-1], result.metrics.gap[:-1])
+    assert np.isnan(gaps[-1])
+    assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon"] is None
+
+
+def test_with_a_declared_bound_the_account_needs_no_data(apart: Machines, collect: Call, tmp_path: Path) -> None:
+    """M_i is the one thing that an account takes from the data."""
+    bounded = replace(apart.simulation.experiment, privacy=apart.simulation.experiment.privacy.updated(smoothness=9.0))
+    machines = Machines(tmp_path / "bounded", bounded)
+    asyncio.run(machines.run(telemetry=False, paths=[tmp_path / "data-0", tmp_path / "data-1"]))
+    for name in ("data-0", "data-1", "everything"):
+        shutil.rmtree(tmp_path / name)
+    ended = collect(machines)
+    assert ended.code == 0, ended.err
+    document = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert document["epsilon"] == machines.simulation.account.epsilon(9).value  # type: ignore[union-attr]
+
+
+# --- what cannot be collected ---------------------------------------------------------------------------------
+
+
+def refused(ended: Any, tmp_path: Path, *parts: str) -> None:
+    """One sentence, exit code 2, and nothing has been made."""
+    said = " ".join(ended.err.split())
+    assert ended.code == 2, said
+    assert said.startswith("dpp2: ")
+    for part in parts:
+        assert part in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_agent_is_missing(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    ended = collect(whole, homes=whole.homes[1:])
+    refused(ended, tmp_path, "folders of all 3 agents, each once, but agent 0 is missing")
+
+
+def test_an_agent_is_there_twice(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    ended = collect(whole, homes=[*whole.homes, whole.homes[0]])
+    refused(ended, tmp_path, "folders of all 3 agents, each once, but some are there twice")
+
+
+def test_a_folder_that_is_no_home(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    refused(collect(whole, homes=[whole.homes[0], tmp_path]), tmp_path, "the home of a node that has run")
+
+
+def test_another_run_id(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    refused(collect(whole, "--run-id", "f" * 32), tmp_path, "--run-id", f"a run of every folder: {whole.run_id}")
+
+
+def test_homes_of_different_runs(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    other = Machines(tmp_path / "other", Experiment.load(overrides=TABLES | {"run.seed": 2}))
+    asyncio.run(other.run(telemetry=False))
+    ended = collect(whole, homes=[whole.homes[0], other.homes[1]])
+    refused(ended, tmp_path, "--run-id", "homes that have a run in common")
+
+
+def test_several_runs_must_be_told_apart(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    both = whole.copied(tmp_path / "both")
+    again = Machines(tmp_path / "both", Experiment.load(overrides=TABLES | {"run.seed": 2}))
+    asyncio.run(again.run(telemetry=False))
+    refused(collect(both), tmp_path, "--run-id", both.run_id, again.run_id)
+    ended = collect(both, "--run-id", again.run_id, file=again.file)
+    assert ended.code == 0, ended.err
+
+
+def test_another_experiment(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(whole.file.read_text().replace("alpha = 0.1", "alpha = 0.2"))
+    refused(collect(whole, file=other), tmp_path, "--experiment", "has run, which is")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "records that end early": (lambda run: (run / "records" / "y.f64").write_bytes(bytes(80)), "those of y end before"),
+    "numbers of a round that end early": (
+        lambda run: (run / "records" / "eta.f64").write_bytes(bytes(8)),
+        "those of eta end before",
+    ),
+    "no state": (lambda run: (run / "checkpoint.bin").unlink(), "nodes that ended at one round, not at [5, 9]"),
+    "no checkpoint at all": (
+        lambda run: [path.unlink() for path in run.glob("checkpoint*")],
+        "the folder of a node that has run",
+    ),
+    "no facts": (lambda run: (run / "node.json").write_text("{}"), "the folder of a node that has run"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage(damage: str, whole: Machines, collect: Call, tmp_path: Path) -> None:
+    spoilt = whole.copied(tmp_path / "spoilt")
+    change, message = DAMAGES[damage]
+    change(spoilt.folders[0])
+    refused(collect(spoilt), tmp_path, message)
+
+
+def test_what_cannot_be_collected_replaces_nothing(whole: Machines, collect: Call, tmp_path: Path) -> None:
+    assert collect(whole).code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()}
+    assert collect(whole).code == 2  # not without --force
+    spoilt = whole.copied(tmp_path / "spoilt")
+    (spoilt.folders[0] / "records" / "y.f64").write_bytes(b"")
+    assert collect(spoilt, "--force").code == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
+    assert collect(whole, "--force").code == 0

@@ -20,6 +20,7 @@ class Section(BaseModel):
     """One table of the experiment file."""
 
     model_config = ConfigDict(
+        defer_build=True,  # there are dozens of kinds, and an experiment has one of each
         extra="forbid",
         frozen=True,
         strict=True,

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-async def _serve(options: argparse.Namespace) -> int:
+async def _serve(options: argparse.Namespace) -> NoReturn:
     from dpp2.experiment import Experiment
     from node.server import Node, NodeConfig
 
@@ -59,6 +59,7 @@ async def _serve(options: argparse.Namespace) -> int:
         tls=options.tls,
         every=options.checkpoint_every,
         telemetry=options.telemetry == "full",
+        keys=options.keys,
         eta_key=options.eta_key,
         ledger=options.ledger,
     )
@@ -71,7 +72,10 @@ async def _serve(options: argparse.Namespace) -> int:
     await node.stopped.wait()
     await asyncio.sleep(0.05)  # the answer to the call that stopped us must still leave
     await node.stop()
-    return 1 if node.failure else 0
+    logging.shutdown()
+    # Everything is closed and on disk. To close the event loop, too, would cancel tasks of gRPC's own, and now and then
+    # these print a traceback.
+    os._exit(1 if node.failure else 0)
 
 
 async def _probe(options: argparse.Namespace) -> int:
@@ -144,6 +148,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")
     add("--telemetry", choices=("full", "none"), default="none", help="full: write down x, gradients and noise, too")
     add("--checkpoint-every", type=int, default=10, metavar="C", help="rounds between checkpoints (%(default)s)")
+    add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (default: --home)")
     add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
     add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")
     add("--probe", action="store_true", help="ask the node at --listen how it is; exit code 0 if it serves")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -63,12 +63,12 @@ def _all_finite(rows: bytes) -> bool:
     last = rows[7::8]
     if b"\x7f" not in last and b"\xff" not in last:
         return True
-    return bool(np.isfinite(np.frombuffer(rows, dtype="<f8")).all())
+    return bool(np.isfinite(numbers(rows)).all())
 
 
-def array(rows: Iterable[bytes], dimension: int) -> Array:
-    """Rows of several senders as one array."""
-    return np.frombuffer(b"".join(rows), dtype="<f8").reshape(-1, dimension).astype(np.float64, copy=False)
+def numbers(row: bytes) -> Array:
+    """One sender's row, where it lies."""
+    return np.frombuffer(row, dtype="<f8")
 
 
 def message_limit(dimension: int, rows: int) -> int:

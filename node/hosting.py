@@ -6,7 +6,7 @@ P @ rows, in the same order of addition, so the results agree bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,9 +45,8 @@ class Hosting:
         weights = edge_weights(self.graph, experiment.network.weights)
         self.mixer = Mixer(self.graph, weights, self.owned)
         self.foreign = [agent for agent in self.mixer.known if agent not in self.owned]
-        known = {agent: n for n, agent in enumerate(self.mixer.known)}
-        self._own_places = np.array([known[agent] for agent in self.owned])
-        self._foreign_places = np.array([known[agent] for agent in self.foreign], dtype=np.intp)
+        place = {agent: n for n, agent in enumerate([*self.owned, *self.foreign])}
+        self._places = [place[agent] for agent in self.mixer.known]
 
     def neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
         """The neighbouring nodes, if `place` says which node hosts an agent."""
@@ -72,12 +71,10 @@ class Hosting:
         keys = [keyring.agents[agent] for agent in self.owned]
         return program.start(starting_points(self.experiment, self.owned, self.dimension, keys, run_id))
 
-    def mixed(self, own: Array, foreign: Array) -> Array:
-        """Σ_j p_ij rows_j for the hosted agents."""
-        rows = np.empty((len(self.mixer.known), self.dimension))
-        rows[self._own_places] = own
-        rows[self._foreign_places] = foreign
-        return self.mixer.mix(rows)
+    def mixed(self, own: Iterable[Array], foreign: Iterable[Array]) -> Array:
+        """Σ_j p_ij rows_j for the hosted agents; both in ascending order of agents."""
+        rows = [*own, *foreign]
+        return self.mixer.mix([rows[place] for place in self._places])
 
     def rows_for(self, neighbour: Neighbour, rows: Array) -> Array:
         """Only rows with a neighbour at the receiver."""

@@ -8,10 +8,10 @@ other bytes for the same (sender, round, phase) are a fault.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from hashlib import blake2b
+from hashlib import sha256
 
 from dpp2.arrays import Array
-from node.codec import Rows, array
+from node.codec import Rows, numbers
 from node.errors import PeerFault
 
 
@@ -38,7 +38,7 @@ class Inbox:
         self._check(arrived, allowed)
         at = (arrived.round, arrived.phase)
         phase = self._taken.get(at) or _Phase()
-        digests = [blake2b(row, digest_size=16).digest() for row in arrived.rows]
+        digests = [sha256(row).digest() for row in arrived.rows]
         for sender, digest in zip(arrived.senders, digests, strict=True):
             if phase.digests.get(sender, digest) != digest:
                 raise PeerFault(
@@ -76,11 +76,11 @@ class Inbox:
         taken = self._taken.get((round_, phase))
         return set(self.place).difference(taken.digests if taken else ())
 
-    def pop(self, round_: int, phase: str) -> Array:
+    def pop(self, round_: int, phase: str) -> list[Array]:
         """The rows of a complete phase, in ascending order of agents."""
         taken = self._taken.get((round_, phase)) or _Phase()
         rows, taken.rows = taken.rows, {}
-        return array((rows[sender] for sender in self.place if sender in rows), self.dimension)
+        return [numbers(rows[sender]) for sender in self.place if sender in rows]
 
     def advance(self, round_: int) -> None:
         """The node is now in this round."""

@@ -14,7 +14,7 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.topology import Graph
 
-_SMALL = 1 << 16  # numbers: below, all terms are multiplied in one go, above that would only cost memory
+_SMALL = 1 << 16  # numbers: below, all rows are copied and multiplied in one go; above, that would take longer
 
 
 class Mixer:
@@ -31,15 +31,17 @@ class Mixer:
             for slot, j in enumerate(sorted(row)):
                 self._index[slot, n], self._weight[slot, n, 0] = place[j], row[j]
 
-    def mix(self, rows: Array) -> Array:
+    def mix(self, rows: Sequence[Array]) -> Array:
         """`rows` holds a row for each of `known`."""
-        total = np.zeros((self._index.shape[1], rows.shape[1]))
-        if self._index.size * rows.shape[1] <= _SMALL:
-            for term in self._weight * rows[self._index]:
+        dimension = len(rows[0])
+        total = np.zeros((self._index.shape[1], dimension))
+        if self._index.size * dimension <= _SMALL:
+            for term in self._weight * np.array(rows)[self._index]:
                 total += term
         else:
-            for index, weight in zip(self._index, self._weight, strict=True):
-                total += weight * rows[index]
+            for index, weight in zip(self._index.tolist(), self._weight, strict=True):
+                for own, j in enumerate(index):
+                    total[own] += weight[own] * rows[j]
         return total
 
 

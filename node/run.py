@@ -141,7 +141,7 @@ class NodeRun:
         self.sent, self.k = {}, k + 1
         self.inbox.advance(self.k)
 
-    async def _received(self, k: int, phase: str) -> Array:
+    async def _received(self, k: int, phase: str) -> list[Array]:
         while not self.inbox.complete(k, phase):
             self._complete.clear()
             await self._complete.wait()

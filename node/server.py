@@ -44,6 +44,7 @@ class NodeConfig:
     tls: Path | None  # folder with certificates; None is plaintext, which authenticates nobody
     every: int = 10  # rounds between checkpoints
     telemetry: bool = False  # whether x, gradients and noise are written down, too
+    keys: Path | None = None  # folder with the agents' keys; None: `home`
     eta_key: Path | None = None
     ledger: Path | None = None  # None: in `home`
 
@@ -151,7 +152,7 @@ class Node(wire_pb2_grpc.ControlServicer):
                 "--agents", list(config.owned), f"all agents of one address in {config.cluster}: {list(hosted)}"
             )
         neighbours = self.hosting.neighbours(cluster.place())
-        keyring = Keyring.of(config.experiment.run.seed, config.owned, config.home, config.eta_key)
+        keyring = Keyring.of(config.experiment.run.seed, config.owned, config.keys or config.home, config.eta_key)
         folder = run_folder(config.home, run_id)
         run = NodeRun(self.hosting, neighbours, keyring, run_id, folder, every=config.every, telemetry=config.telemetry)
         for complaint in run.complaints:

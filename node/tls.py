@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 
 from dpp2.errors import BadInput
+
+if TYPE_CHECKING:
+    from cryptography import x509  # loaded when there is a certificate to check, which plaintext nodes have not
 
 ORCHESTRATOR = "orchestrator.dpp2"
 PROBE = "probe.dpp2"
@@ -97,6 +97,9 @@ def _read(path: Path) -> bytes:
 
 
 def _check(folder: Path, ca: bytes, certificate: bytes, key: bytes, names: Sequence[str]) -> None:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import serialization
+
     authority, own = _certificate(folder / CA, ca), _certificate(folder / CERTIFICATE, certificate)
     try:
         public = serialization.load_pem_private_key(key, password=None).public_key()
@@ -118,6 +121,8 @@ def _check(folder: Path, ca: bytes, certificate: bytes, key: bytes, names: Seque
 
 
 def _certificate(path: Path, content: bytes) -> x509.Certificate:
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError:
@@ -125,6 +130,8 @@ def _certificate(path: Path, content: bytes) -> x509.Certificate:
 
 
 def _names(certificate: x509.Certificate) -> set[str]:
+    from cryptography import x509
+
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:

@@ -35,6 +35,9 @@ class Tap(Protocol):
 
     async def stop(self) -> None: ...
 
+    def finish(self, run: Path) -> object:
+        """The run directory is complete: decode what was heard."""
+
 
 class LocalCluster:
     """One process per group of agents, in folders below `folder`; `tls` gives each a certificate of its own."""

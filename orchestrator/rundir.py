@@ -9,6 +9,7 @@
     privacy.json       what the run cost, what the paper would say, and what makes either void
     convergence.png, epsilon.png
     nodes/             over gRPC: every node's own folder, and the files that the nodes were started with
+    tap/               with --tap: the bytes that crossed the wire, and what was decoded from them
     checkpoint/        the state to go on from, records not merged yet, and the secrets of an unseeded run
 Files appear under their names only when complete: written beside, then renamed.
 """
@@ -67,8 +68,9 @@ class RunDirectory:
             for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
                 for file in (path / "checkpoint").glob(pattern):
                     file.unlink()
-            if (path / "nodes" / "cluster.toml").is_file():
-                shutil.rmtree(path / "nodes")
+            for folder, ours in (("nodes", "groups.json"), ("tap", "*-0001.*")):
+                if any((path / folder).glob(ours)):
+                    shutil.rmtree(path / folder)
         try:
             (path / "checkpoint").mkdir(parents=True, exist_ok=True)
         except OSError as error:

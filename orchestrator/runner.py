@@ -50,7 +50,7 @@ class ClusterShape:
     processes: int | None = None  # None: one per agent
     strict: bool = False  # one round at a time
     tls: bool = False  # every node with a certificate of its own
-    tap: Tap | None = None  # who listens between the nodes
+    tap: Callable[[Path], Tap] | None = None  # who listens between the nodes, and keeps it in this folder
     window: int = 512  # rounds of credit, if not strict
 
     def groups(self, agents: int, kept: Path) -> list[list[int]]:
@@ -149,7 +149,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
     nodes = directory.path / "nodes"
     groups = cluster.groups(simulation.setting.graph.agents, nodes / "groups.json")
     tls = cluster.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
-    local = LocalCluster(simulation, nodes, groups, ledger=directory.ledger, tls=tls, tap=cluster.tap)
+    tap = cluster.tap(directory.path / "tap") if cluster.tap else None
+    local = LocalCluster(simulation, nodes, groups, ledger=directory.ledger, tls=tls, tap=tap)
     began, rounds = time.perf_counter(), simulation.allowance.rounds
     with _stop_requests() as stop_requested:
         window = 1 if cluster.strict else cluster.window
@@ -164,6 +165,8 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
             raise Interrupted(directory.path, local.round)
     folders = [run_folder(nodes / f"node-{min(group)}", simulation.run_id) for group in groups]
     absorb(simulation, folders, diverged=local.diverged)
+    if tap:
+        tap.finish(directory.path)
     simulation.seconds += time.perf_counter() - began
 
 

@@ -1,7 +1,7 @@
 """Several nodes in one process, for the benchmark alone: everywhere else a process is one node.
 
-`python -m orchestrator.bench.worker` reads the nodes' settings as one line of JSON on stdin, prints their ports, answers
-every further line with the CPU seconds used and the memory held, and ends when stdin does.
+`python -m orchestrator.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
+further line with the CPU seconds used and the memory held, and ends when stdin does.
 """
 
 from __future__ import annotations

@@ -28,6 +28,60 @@ def core(json: Json = False) -> None:
     print_json(figures) if json else console.print(_table(figures))
 
 
+@bench.command()
+def network(json: Json = False) -> None:
+    """Nodes against bare gRPC streams, hosted together and apart, and what TLS and checkpoints cost.
+
+    Takes about five minutes.
+
+    Example:
+
+        dpp2 bench network --json
+    """
+    from orchestrator.bench.network import bench as measure
+
+    figures = measure(lambda what: errors.print(f"measuring {what} …") if errors.is_terminal else None)
+    print_json(figures) if json else console.print(_network_table(figures))
+
+
+def _network_table(figures: dict[str, Any]) -> Table:
+    from orchestrator.bench.network import DISROPT
+
+    table = Table("what", "measured", "bare streams", "of bare", "goal", title="dpp2 bench network")
+    names = {
+        "two_processes": "50 agents, 255 edges, 2 processes",
+        "fifty_processes": "50 agents, 255 edges, a process each",
+        "ten_agents": "10 agents, 25 edges, a process each",
+    }
+    for key, what in names.items():
+        one = figures[key]
+        rates = f"{one['rounds_per_second']:.1f} rounds/s, {one['messages_per_second']:,.0f} messages/s"
+        table.add_row(
+            what, rates, f"{one['messages_per_second_bare']:,.0f} messages/s", f"{one['of_bare']:.2f}", "≥ 0.70"
+        )
+        if key in DISROPT:
+            table.add_row("  DISROPT, measured elsewhere", f"{DISROPT[key]} rounds/s", "", "", "")
+    wide, apart = figures["wide"], figures["together"]
+    bare_rate = f"{wide['bytes_per_second_bare'] / 1e6:,.0f} MB/s"
+    table.add_row(
+        "4 agents, d = 100,000",
+        f"{wide['bytes_per_second'] / 1e6:,.0f} MB/s",
+        bare_rate,
+        f"{wide['of_bare']:.2f}",
+        "≥ 0.50",
+    )
+    rates = f"{apart['rounds_per_second']:,.0f} rounds/s, {apart['times_apart']:.0f}× a process each"
+    table.add_row("50 agents in 2 nodes", rates, "", "", "≥ 20×")
+    overhead, start = figures["overhead"], figures["start_up"]
+    table.add_row("TLS costs", f"{overhead['tls']:+.0%}", "", "", "")
+    table.add_row("a checkpoint every 10 rounds costs", f"{overhead['checkpoints']:+.0%}", "", "", "")
+    growth = max(figures["memory"]["growth"])
+    table.add_row("memory from round 2,000 to 10,000", f"{growth:+.1%}", "", "", "flat")
+    loaded = ", ".join(start["heavy_imports"]) or "nothing heavy"
+    table.add_row("CPU until a node listens", f"{start['cpu_seconds']:.2f} s ({loaded} loaded)", "", "", "< 0.5 s")
+    return table
+
+
 def _table(figures: dict[str, Any]) -> Table:
     paper, large = figures["paper"], figures["large"]
     peak = large["peak_times_state"]

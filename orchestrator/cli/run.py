@@ -40,6 +40,9 @@ def run(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")] = False,
     tls: Annotated[bool, typer.Option("--tls", help="With grpc: a certificate for every node.")] = False,
+    tap: Annotated[
+        str | None, typer.Option(metavar="KIND", help="With grpc: record the wire by a relay on every link, or sniff.")
+    ] = None,
     json: Json = False,
     no_truth: Annotated[
         bool,
@@ -56,13 +59,15 @@ def run(
 
         dpp2 run --set network.topology=ring --set noise.decay=0.95 --json
 
+        dpp2 run --transport grpc --processes 5 --tap relay
+
         dpp2 run --resume runs/paper-1 --set run.rounds=1000
     """
     changes = [*(overrides or []), *(["run.telemetry=none"] if no_truth else [])]
     changes += [f"run.transport={transport}"] if transport else []
     if processes is not None and processes < 1:
         raise BadInput("--processes", processes, "a whole number ≥ 1")
-    cluster = ClusterShape(processes, strict, tls)
+    cluster = ClusterShape(processes, strict, tls, _tap(tap))
     if resume is None:
         experiment = Experiment.load(file, changes)
         stem = file.stem if file else "run" if changes else "paper"
@@ -80,6 +85,18 @@ def run(
         _print_summary(finished)
     if finished.result.diverged:
         raise typer.Exit(1)
+
+
+def _tap(kind: str | None) -> Callable[[Path], Any] | None:
+    """Who listens between the nodes; whoever may not is told before anything runs."""
+    if kind is None:
+        return None
+    from adversary.tap.local import TAPS
+
+    if kind not in TAPS:
+        raise BadInput("--tap", kind, " or ".join(TAPS))
+    TAPS[kind](Path())
+    return TAPS[kind]
 
 
 def _watched(work: Callable[[Progress], Finished]) -> Finished:

@@ -21,6 +21,9 @@ app.add_typer(tap, name="tap")
 _MOST_SENTENCES = 10  # of a kind, on a terminal; decode.json has them all
 
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for what is recorded.")]
+Quiet = Annotated[
+    float | None, typer.Option(metavar="S", help="Stop by itself when, after the first, nobody was there for so long.")
+]
 
 
 @tap.command()
@@ -30,6 +33,7 @@ def relay(
         typer.Option(metavar="I-J=LISTEN,TARGET", help="Relay the link between agents I and J (repeatable)."),
     ],
     out: Out,
+    quiet: Quiet = None,
     json: Json = False,
 ) -> None:
     """Stand between neighbours: pass bytes on unchanged, and record them, until Ctrl-C.
@@ -43,7 +47,8 @@ def relay(
     """
     from adversary.tap.__main__ import relay as relay_until_stopped
 
-    failure = relay_until_stopped(link, out, lambda facts: _announce(facts, json))
+    _check_quiet(quiet)
+    failure = relay_until_stopped(link, out, lambda facts: _announce(facts, json), quiet)
     if failure:
         errors.print(f"the record is incomplete: {failure}")
         raise typer.Exit(1)
@@ -55,6 +60,7 @@ def sniff(
     out: Out,
     interface: Annotated[str, typer.Option(help="The network interface.")] = "lo",
     seconds: Annotated[float | None, typer.Option(metavar="S", help="Stop by itself after this long.")] = None,
+    quiet: Quiet = None,
     json: Json = False,
 ) -> None:
     """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets.
@@ -70,8 +76,14 @@ def sniff(
             raise BadInput("--port", number, "a whole number from 1 to 65535")
     if seconds is not None and not seconds > 0:
         raise BadInput("--seconds", seconds, "a number > 0")
-    sniffer = sniff_until_stopped(interface, port, out, lambda facts: _announce(facts, json), seconds)
+    _check_quiet(quiet)
+    sniffer = sniff_until_stopped(interface, port, out, lambda facts: _announce(facts, json), seconds, quiet)
     errors.print(f"{sniffer.packets} packets recorded, {sniffer.dropped} dropped by the kernel")
+
+
+def _check_quiet(quiet: float | None) -> None:
+    if quiet is not None and not quiet > 0:
+        raise BadInput("--quiet", quiet, "a number > 0")
 
 
 def _announce(facts: dict[str, Any], json: bool) -> None:

@@ -1,0 +1,205 @@
+"""The two things that `dpp2 bench network` compares, as processes that take turns: real nodes, and bare streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dpp2 import Simulation
+from node.cluster import Cluster
+from node.codec import encode
+from node.limits import CHANNEL_OPTIONS
+from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
+from node.v1 import wire_pb2, wire_pb2_grpc
+from orchestrator import certs
+from orchestrator.local import for_nodes
+
+REPETITIONS = 5
+
+Groups = Sequence[Sequence[Sequence[int]]]  # processes of nodes of agents
+
+
+class Side:
+    """One of the things that are compared: it runs blocks of rounds and says how long they took."""
+
+    async def block(self, rounds: int) -> float:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+
+class _Process:
+    """A child that is spoken to in lines."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self._child = child
+
+    @classmethod
+    async def start(cls, module: str, settings: Mapping[str, Any]) -> _Process:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "ERROR"}
+        pipe = asyncio.subprocess.PIPE
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", f"orchestrator.bench.{module}", stdin=pipe, stdout=pipe, env=environment
+        )
+        process = cls(child)
+        process.say(json.dumps(settings))
+        return process
+
+    def say(self, line: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{line}\n".encode())
+
+    async def hear(self) -> Any:
+        assert self._child.stdout is not None
+        return json.loads(await self._child.stdout.readline())
+
+    async def ask(self, line: str) -> Any:
+        self.say(line)
+        return await self.hear()
+
+    async def end(self) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        try:
+            await asyncio.wait_for(self._child.wait(), 10)
+        except TimeoutError:
+            self._child.kill()
+            await self._child.wait()
+
+
+class Bare(Side):
+    """Streams with nothing behind them."""
+
+    def __init__(self, processes: Sequence[_Process]) -> None:
+        self._processes = processes
+
+    async def block(self, rounds: int) -> float:
+        return float(max(await asyncio.gather(*(process.ask(str(rounds)) for process in self._processes))))
+
+
+@asynccontextmanager
+async def bare(simulation: Simulation, groups: Groups) -> Any:
+    """Agents of one process share it here as their nodes do there; each keeps its own streams."""
+    graph, frame = simulation.setting.graph, frame_bytes(simulation)
+    neighbours = {agent: [int(j) for j in graph.neighbours(agent)] for agent in range(graph.agents)}
+    shared = {"neighbours": neighbours, "bytes": frame}
+    agents = [[agent for node in process for agent in node] for process in groups]
+    processes = await asyncio.gather(*(_Process.start("bare", {**shared, "agents": own}) for own in agents))
+    try:
+        ports: dict[str, int] = {}
+        for process in processes:
+            ports |= await process.hear()
+        for process in processes:
+            process.say(json.dumps(ports))
+        yield Bare(processes)
+    finally:
+        await asyncio.gather(*(process.end() for process in processes))
+
+
+class Nodes(Side):
+    """Real nodes, driven as an orchestrator drives them."""
+
+    def __init__(self, controls: Sequence[Any], run: str, processes: Sequence[_Process]) -> None:
+        self._run, self._processes = run, processes
+        self._controls = controls
+        self._watches = [control.Watch(wire_pb2.WatchRequest(run=run)) for control in controls]
+        self.rounds = 0
+
+    async def block(self, rounds: int) -> float:
+        began, self.rounds = asyncio.get_running_loop().time(), self.rounds + rounds
+        request = wire_pb2.ReleaseRequest(run=self._run, until=self.rounds)
+        await asyncio.gather(*(control.Release(request) for control in self._controls))
+        await asyncio.gather(*(self._reach(watch) for watch in self._watches))
+        return asyncio.get_running_loop().time() - began
+
+    async def _reach(self, watch: Any) -> None:
+        async for report in watch:
+            if report.failure:
+                raise RuntimeError(report.failure)
+            if report.round >= self.rounds:
+                return
+
+    async def resident(self) -> list[float]:
+        """Bytes of memory held by each process."""
+        return [used["resident"] for used in await asyncio.gather(*(p.ask("?") for p in self._processes))]
+
+    def cancel(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+
+
+@asynccontextmanager
+async def nodes(simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = 10) -> Any:
+    """One process per element of `groups`, with a node per element of that, which hosts its agents."""
+    folder = Path(tempfile.mkdtemp(prefix="dpp2-bench-"))
+    flat = [node for process in groups for node in process]
+    experiment = for_nodes(simulation, folder)
+    (folder / "experiment.toml").write_text(experiment.to_toml())
+    if tls:
+        certs.make(folder / "certs", flat, days=1)
+    shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
+    shared |= {"home": str(folder), "tls": str(folder / "certs") if tls else "", "every": str(every)}
+    settings = [{**shared, "groups": process, "every": every} for process in groups]
+    processes = await asyncio.gather(*(_Process.start("worker", one) for one in settings))
+    async with AsyncExitStack() as stack:
+        try:
+            ports: dict[str, int] = {}
+            for process in processes:
+                ports |= await process.hear()
+            addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
+            cluster = Cluster(addresses, {})
+            (folder / "cluster.toml").write_text(cluster.to_toml())
+            identity = Identity.load(folder / "certs" / "orchestrator", [ORCHESTRATOR]) if tls else None
+            channels = [
+                await stack.enter_async_context(
+                    open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS)
+                )
+                for node in flat
+            ]
+            controls = [wire_pb2_grpc.ControlStub(channel) for channel in channels]
+            request = wire_pb2.PrepareRequest(run=simulation.run_id, digest=simulation.experiment.digest)
+            await asyncio.gather(*(control.Prepare(request) for control in controls))
+            side = Nodes(controls, simulation.run_id, processes)
+            yield side
+            side.cancel()
+        finally:
+            await asyncio.gather(*(process.end() for process in processes))
+            shutil.rmtree(folder)
+
+
+def frame_bytes(simulation: Simulation) -> int:
+    """As long as a frame of one agent is."""
+    rows = np.ones((1, simulation.network.dimension))
+    return len(encode(simulation.run_id, 1000, simulation.experiment.algorithm.phases[0], [1], rows))
+
+
+async def taking_turns(sides: Mapping[str, Side], rounds: Mapping[str, int]) -> dict[str, float]:
+    """Median rounds per second of each."""
+    for name, side in sides.items():
+        await side.block(max(2, rounds[name] // 5))
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(REPETITIONS):
+        for name, side in sides.items():
+            rates[name].append(rounds[name] / await side.block(rounds[name]))
+    return {name: median(values) for name, values in rates.items()}
+
+
+def separately(agents: int, processes: int) -> Groups:
+    """A node for every agent, spread over processes."""
+    bounds = [agents * n // processes for n in range(processes + 1)]
+    return [[[a] for a in range(low, high)] for low, high in pairwise(bounds)]
+
+
+def together(agents: int, processes: int) -> Groups:
+    """One node in each process, with its share of the agents."""
+    return [[[agent for node in process for agent in node]] for process in separately(agents, processes)]

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint proto type bench format clean
+.PHONY: demo test test-slow test-docker keys lint proto type bench format clean
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
@@ -18,13 +18,23 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/dpp2 run experiments/paper.toml --out runs/demo --force
-	@echo "Open runs/demo/convergence.png to see it."
+	$(BIN)/dpp2 audit runs/demo
+	@echo "Open runs/demo/report.html: what an eavesdropper made of it."
 
 test: $(READY)
 	$(BIN)/pytest -n 2 -m "not slow"
 
 test-slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
+
+# Keys, data and certificates of containers: once, before `docker-compose up`. AGENTS=20 for as many.
+AGENTS ?= 6
+keys: $(READY)
+	$(BIN)/python tools/keys.py --agents $(AGENTS)
+
+# Real containers and network namespaces, as root on Debian; elsewhere a sentence says why they did not run.
+test-docker: $(READY)
+	$(BIN)/pytest -m "docker or netns" -rs
 
 lint: $(READY)
 	$(BIN)/ruff check .

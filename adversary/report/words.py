@@ -101,14 +101,14 @@ def _meaning(report: AuditReport) -> str:
 
 def _besides(report: AuditReport) -> str:
     """What came back that nobody asked for: parameters and data."""
-    said = [besides(finding) for finding in report.findings]
+    said = [besides(finding, worst=RECOVERED) for finding in report.findings]
     return f"Besides, there came back: {'; '.join(one for one in said if one)}." if any(said) else ""
 
 
-def besides(finding: Finding) -> str:
-    """Parameters with their values, what is left of the data with its relative error."""
+def besides(finding: Finding, worst: float = math.inf) -> str:
+    """Parameters with their values, and what of the data came back, with its relative error if that is below `worst`."""
     facts = [f"{_SYMBOLS.get(name, name)} = {value:.6g}" for name, value in finding.estimate.facts.items()]
-    data = [f"{_DATA.get(name, name)} to {error:.0e}" for name, error in finding.data.items() if math.isfinite(error)]
+    data = [f"{_DATA.get(name, name)} to {error:.0e}" for name, error in finding.data.items() if error < worst]
     return ", ".join([*facts, *data])
 
 

@@ -23,30 +23,48 @@ from adversary.tap.sniffer import Sniffer
 from dpp2.errors import BadInput
 
 _PR_SET_PDEATHSIG = 1
+_LOOK_SECONDS = 0.5
 
 Announce = Callable[[dict[str, Any]], None]
 
 
-def relay(links: Sequence[str], out: Path, announce: Announce) -> str | None:
-    """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is."""
-    return _event_loop()(_relay(links, out, announce))
+def relay(links: Sequence[str], out: Path, announce: Announce, quiet: float | None = None) -> str | None:
+    """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is.
+
+    With `quiet` also until everybody who was connected has been gone for so many seconds.
+    """
+    return _event_loop()(_relay(links, out, announce, quiet))
 
 
-async def _relay(links: Sequence[str], out: Path, announce: Announce) -> str | None:
+async def _relay(links: Sequence[str], out: Path, announce: Announce, quiet: float | None) -> str | None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     taps = Relay(out)
     try:
         announce({"listening": await open_all(taps, links), "record": str(taps.recorder.path)})
-        await stopped.wait()
+        deserted = 0.0
+        while not stopped.is_set() and (quiet is None or deserted < quiet):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_SECONDS)
+            deserted = deserted + _LOOK_SECONDS if taps.deserted else 0.0
     finally:
         await taps.close()
     return taps.recorder.failure
 
 
-def sniff(interface: str, ports: Sequence[int], out: Path, announce: Announce, seconds: float | None = None) -> Sniffer:
-    """Sniff until a signal, or for so many seconds; returns the sniffer with its counters."""
+def sniff(
+    interface: str,
+    ports: Sequence[int],
+    out: Path,
+    announce: Announce,
+    seconds: float | None = None,
+    quiet: float | None = None,
+) -> Sniffer:
+    """Sniff until a signal, for so many seconds, or until after the first packet there was none for `quiet` seconds.
+
+    Returns the sniffer with its counters.
+    """
     stopping = False
 
     def stop(number: int, frame: Any) -> None:
@@ -58,8 +76,17 @@ def sniff(interface: str, ports: Sequence[int], out: Path, announce: Announce, s
     sniffer = Sniffer(interface, ports, out)
     announce({"listening": interface, "record": str(sniffer.path)})
     end = time.monotonic() + (seconds if seconds is not None else float("inf"))
+    last, heard = float("inf"), 0  # when a packet was last seen, and how many there had been
+
+    def done() -> bool:
+        nonlocal last, heard
+        now = time.monotonic()
+        if sniffer.packets > heard:
+            last, heard = now, sniffer.packets
+        return stopping or now >= end or (quiet is not None and now - last >= quiet)
+
     try:
-        sniffer.capture(lambda: stopping or time.monotonic() >= end)
+        sniffer.capture(done)
     finally:
         sniffer.close()
     return sniffer

@@ -35,6 +35,11 @@ class Relay:
         self._dialling: set[asyncio.Task[None]] = set()
         self._answered: set[str] = set()  # links whose target has been reached once: it will be back
 
+    @property
+    def deserted(self) -> bool:
+        """Whether there have been conversations, and there are none now."""
+        return bool(self._answered) and not self._sides
+
     async def open(self, link: str, target: str, listen: str = "127.0.0.1:0") -> str:
         """Relay one link, such as "3-7"; returns the address that the dialling side must use."""
         host, port = split_address("--link", listen)

@@ -21,7 +21,8 @@ from adversary.tap.record import new_part
 from dpp2.errors import BadInput
 
 _ALL_PROTOCOLS = 0x0003
-_SOL_PACKET, _PACKET_STATISTICS = 263, 6
+_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_STATISTICS = 263, 1, 6
+_PROMISCUOUS = 1
 _SO_ATTACH_FILTER, _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 26, 35, 33
 _REFUSE = struct.pack("HBBI", 0x06, 0, 0, 0)  # a filter of one instruction: keep 0 bytes of any packet
 _RECEIVE_BUFFER = 256 << 20
@@ -111,6 +112,7 @@ def packet_socket(interface: str) -> socket.socket:
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         opened.settimeout(_LOOK_SECONDS)
         opened.bind((interface, _ALL_PROTOCOLS))
+        _hear_others(opened, interface)
     except OSError as error:
         opened.close()
         known = ", ".join(name for _, name in socket.if_nameindex())
@@ -119,6 +121,12 @@ def packet_socket(interface: str) -> socket.socket:
         opened.close()
         raise BadInput("--interface", interface, "an interface with Ethernet headers; tcpdump records others")
     return opened
+
+
+def _hear_others(opened: socket.socket, interface: str) -> None:
+    """Packets between others, too: a bridge hands up what it forwards only to whoever asks for it."""
+    wish = struct.pack("iHH8s", socket.if_nametoindex(interface), _PROMISCUOUS, 0, b"")
+    opened.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, wish)
 
 
 def _set_buffer(opened: socket.socket) -> None:

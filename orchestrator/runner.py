@@ -53,6 +53,15 @@ class ClusterShape:
     tap: Callable[[Path], Tap] | None = None  # who listens between the nodes, and keeps it in this folder
     window: int = 512  # rounds of credit, if not strict
 
+    def check(self, experiment: Experiment) -> None:
+        """Refuse what would be ignored, or could not be done, before anything is made."""
+        asked = {"--processes": self.processes, "--strict": self.strict, "--tls": self.tls, "--tap": self.tap}
+        for option, value in asked.items():
+            if value and experiment.run.transport != "grpc":
+                raise BadInput(option, value if option == "--processes" else "on", "--transport grpc beside it")
+        if self.tap and min(self.processes or 2, experiment.network.agents) < 2:
+            raise BadInput("--tap", "on", "at least two processes: within one, nothing reaches the wire")
+
     def groups(self, agents: int, kept: Path) -> list[list[int]]:
         """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
         before: list[list[int]] = json.loads(kept.read_text()) if kept.is_file() else []
@@ -84,6 +93,8 @@ def start(
     cluster: ClusterShape | None = None,
 ) -> Finished:
     """Run from round 0. The experiment is checked in full before a directory is touched."""
+    if cluster:
+        cluster.check(experiment)
     simulation = _simulation(experiment)
     directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
     return _charged(simulation, directory, progress, cluster or ClusterShape())
@@ -96,6 +107,8 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
         if override.partition("=")[0].strip() not in ("run.rounds", "privacy.budget"):
             raise BadInput("--set", override, "run.rounds=K or privacy.budget=E: no more may change in a resumed run")
     experiment = Experiment.load(path / "experiment.toml", overrides)
+    if cluster:
+        cluster.check(experiment)
     simulation = _simulation(experiment, directory.secrets(experiment))
     directory.restore(simulation)
     return _charged(simulation, directory, progress, cluster or ClusterShape())

@@ -350,3 +350,34 @@ def test_the_orchestrator_killed(runs: Runs, embedded: Callable[..., dict[str, b
     runs("run", "--resume", run)
     assert records(run) == embedded(run__rounds=LONG)
     assert nodes_of(tmp_path) == []
+
+
+# --- options that need others -----------------------------------------------------------------------------------
+
+
+GRPC_ONLY: list[list[Any]] = [["--processes", 2], ["--strict"], ["--tls"], ["--tap", "relay"]]
+
+
+@pytest.mark.parametrize("option", GRPC_ONLY, ids=lambda option: option[0])
+def test_what_an_embedded_run_would_ignore_is_refused(option: list[Any], runs: Runs, tmp_path: Path) -> None:
+    process = runs.start("run", *options(), *option, "--out", tmp_path / "run")
+    assert "--transport grpc beside it" in runs.finish(process, code=2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tap_on_one_process_is_refused_before_anything_is_made(runs: Runs, tmp_path: Path) -> None:
+    tapped = ["--transport", "grpc", "--processes", 1, "--tap", "relay"]
+    process = runs.start("run", *options(), *tapped, "--out", tmp_path / "run")
+    assert "nothing reaches the wire" in runs.finish(process, code=2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tapped_run_is_heard_to_the_byte(
+    runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    runs("run", *options(), "--transport", "grpc", "--processes", 2, "--tap", "relay", "--out", run)
+    with np.load(run / "observation.npz") as sent, np.load(run / "tap" / "observation.npz") as heard:
+        for phase in ("y", "z"):
+            assert heard[phase].tobytes() == sent[phase].tobytes()
+    assert records(run) == embedded()

@@ -6,8 +6,11 @@ stated rounds of the default experiment (N = 50, K = 500, d = 10, M̄ = 5.03, r 
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +22,14 @@ from adversary.game import Game, play
 from adversary.knowledge import Knowledge
 from adversary.observation import Observation
 from adversary.scoring import Truth
+from adversary.tap.local import RelayTap
 from adversary.views import View, global_view
 from dpp2 import Experiment, Result, Simulation, run
 from dpp2.arrays import Array
 from dpp2.privacy import Mechanism
-from orchestrator.bench.core import Note
-from orchestrator.bench.core import _interleaved as interleaved
-from orchestrator.bench.core import _timed as timed
+from orchestrator.bench.core import Note, interleaved, timed
+from orchestrator.bench.network import ten_agents
+from orchestrator.bench.sides import nodes, separately, taking_turns
 
 _LENGTHS = (500, 1000, 2000)  # rounds over which the smoother's time is fitted
 _TRIALS, _ONE_BY_ONE, _GAME_ROUNDS = 100_000, 1_000, 20
@@ -37,6 +41,7 @@ GOALS = {
     "smoother_exponent": ("smoother: fitted exponent of its time in K, 500 to 2000", "about 1"),
     "game_times_one_by_one": ("10⁵ games together in units of 10³ one by one, d = 1", "< 1"),
     "game_times_one_by_one_d10": ("the same, d = 10", "< 1"),
+    "relay_costs": ("a relay on every link, in rounds per second, 10 agents / 25 edges", "≤ 0.25"),
     "three_round_x": ("three-round, x, rounds 200–320", "≤ 1e-7"),
     "three_round_gradient": ("three-round, gradient, rounds 200–320", "≤ 1e-7"),
     "window_x": ("window, x, from round 400 on", "≤ 1e-10"),
@@ -56,7 +61,17 @@ def bench(note: Note = lambda _: None) -> dict[str, Any]:
     undamped, damped = run(), run(Experiment.load(overrides={"algorithm.damping": 1.0}))
     note("accuracy")
     accurate = accuracy(undamped) | accuracy_damped(damped)
-    return attack_times(note) | game_times(note) | accurate
+    return attack_times(note) | game_times(note) | {"relay_costs": asyncio.run(relay_costs(note))} | accurate
+
+
+async def relay_costs(note: Note) -> float:
+    """The part of the rounds per second that is lost when every link goes through a relay that records it."""
+    note("nodes with a relay and without")
+    with ten_agents() as simulation, tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        groups = separately(10, 10)
+        async with nodes(simulation, groups) as plain, nodes(simulation, groups, tap=RelayTap(Path(folder))) as tapped:
+            rates = await taking_turns({"plain": plain, "tapped": tapped}, {"plain": 60, "tapped": 60})
+    return 1 - rates["tapped"] / rates["plain"]
 
 
 def attack_times(note: Note) -> dict[str, Any]:

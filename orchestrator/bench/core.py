@@ -42,11 +42,11 @@ def paper(note: Note = lambda _: None) -> dict[str, float]:
         simulation.advance(_ROUNDS)
         return simulation.seconds
 
-    seconds = _interleaved(
+    seconds = interleaved(
         {
             "ours": ours,
-            "vectorised": lambda: _timed(lambda: loops.vectorised(other, _ROUNDS)),
-            "per_agent": lambda: _timed(lambda: loops.per_agent(other, _ROUNDS // 10)) * 10,
+            "vectorised": lambda: timed(lambda: loops.vectorised(other, _ROUNDS)),
+            "per_agent": lambda: timed(lambda: loops.per_agent(other, _ROUNDS // 10)) * 10,
         }
     )
     rates = {name: _ROUNDS / value for name, value in seconds.items()}
@@ -66,12 +66,12 @@ def large(note: Note = lambda _: None) -> dict[str, Any]:
         note(f"{agents:,} agents")
         quiet = _large(agents, noise=False)
         edges.append(len(quiet.setting.graph.edges))
-        per_round.append(_interleaved({"round": lambda s=quiet: _rounds(s)})["round"])  # type: ignore[misc]
+        per_round.append(interleaved({"round": lambda s=quiet: _rounds(s)})["round"])  # type: ignore[misc]
     note(f"{_SIZES[-1]:,} agents, noise off and on, beside a copy of x, d, q, y, z and P through memory")
     quiet, noisy = _large(_SIZES[-1], noise=False), _large(_SIZES[-1], noise=True)
     stream = _stream(quiet)
-    seconds = _interleaved(
-        {"quiet": lambda: _rounds(quiet), "noisy": lambda: _rounds(noisy), "stream": lambda: _timed(stream)}
+    seconds = interleaved(
+        {"quiet": lambda: _rounds(quiet), "noisy": lambda: _rounds(noisy), "stream": lambda: timed(stream)}
     )
     edges.append(len(quiet.setting.graph.edges))
     per_round.append(seconds["quiet"])
@@ -131,7 +131,7 @@ def _peak(simulation: Simulation) -> float:
     return (peak - before) / state
 
 
-def _interleaved(measured: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+def interleaved(measured: Mapping[str, Callable[[], float]]) -> dict[str, float]:
     """Median seconds of each, taking turns."""
     times: dict[str, list[float]] = {name: [] for name in measured}
     for _ in range(_REPETITIONS):
@@ -141,7 +141,7 @@ def _interleaved(measured: Mapping[str, Callable[[], float]]) -> dict[str, float
     return {name: median(values) for name, values in times.items()}
 
 
-def _timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +85,22 @@ async def _together(simulation: Simulation, note: Note) -> dict[str, float]:
     }
 
 
-async def _ten_agents(note: Note) -> dict[str, Any]:
-    """10 agents and 25 edges, one process each; others' figures for the same task on two cores stand beside ours."""
+@contextmanager
+def ten_agents() -> Iterator[Simulation]:
+    """10 agents and 25 edges, drawn at random."""
     import networkx as nx
 
-    folder = Path(tempfile.mkdtemp(prefix="dpp2-bench-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        path = Path(folder) / "graph.edges"
         graph = next(g for g in (nx.gnm_random_graph(10, 25, seed=seed) for seed in range(100)) if nx.is_connected(g))
-        (folder / "graph.edges").write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
-        overrides = {"network.topology": "file", "network.path": str(folder / "graph.edges"), "network.agents": 10}
-        figures = await _against_bare(_simulation(**overrides), separately(10, 10), 60, note, "10 agents, 25 edges")
-    finally:
-        shutil.rmtree(folder)
-    return figures
+        path.write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
+        yield _simulation(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
+
+
+async def _ten_agents(note: Note) -> dict[str, float]:
+    """One process each; others' figures for the same task on two cores stand beside ours."""
+    with ten_agents() as simulation:
+        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges")
 
 
 async def _wide(note: Note) -> dict[str, float]:
@@ -147,12 +150,9 @@ async def _memory(note: Note) -> dict[str, Any]:
 def _start_up(note: Note) -> dict[str, Any]:
     """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
     note("start-up")
-    folder = Path(tempfile.mkdtemp(prefix="dpp2-bench-"))
-    try:
-        (folder / "experiment.toml").write_text(for_nodes(_simulation(), folder).to_toml())
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        (Path(folder) / "experiment.toml").write_text(for_nodes(_simulation(), Path(folder)).to_toml())
         return min((_start_one(folder) for _ in range(REPETITIONS)), key=lambda one: float(one["cpu_seconds"]))
-    finally:
-        shutil.rmtree(folder)
 
 
 _START = """
@@ -176,6 +176,6 @@ uvloop.run(main())
 """
 
 
-def _start_one(folder: Path) -> dict[str, Any]:
-    answer = subprocess.run([sys.executable, "-c", _START, str(folder)], capture_output=True, text=True, check=True)
+def _start_one(folder: str) -> dict[str, Any]:
+    answer = subprocess.run([sys.executable, "-c", _START, folder], capture_output=True, text=True, check=True)
     return dict(json.loads(answer.stdout))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from node.limits import CHANNEL_OPTIONS
 from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
-from orchestrator.local import for_nodes
+from orchestrator.local import Tap, for_nodes
 
 REPETITIONS = 5
 
@@ -139,42 +138,47 @@ class Nodes(Side):
 
 
 @asynccontextmanager
-async def nodes(simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = 10) -> Any:
+async def nodes(
+    simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = 10, tap: Tap | None = None
+) -> Any:
     """One process per element of `groups`, with a node per element of that, which hosts its agents."""
-    folder = Path(tempfile.mkdtemp(prefix="dpp2-bench-"))
     flat = [node for process in groups for node in process]
-    experiment = for_nodes(simulation, folder)
-    (folder / "experiment.toml").write_text(experiment.to_toml())
-    if tls:
-        certs.make(folder / "certs", flat, days=1)
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpp2-bench-")))
+        certificates = folder / "certs" if tls else None
+        if certificates:
+            certs.make(certificates, flat, days=1)
+        processes, ports = await _workers(stack, simulation, groups, folder, certificates, every)
+        addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
+        edges = [(int(i), int(j)) for i, j in simulation.setting.graph.edges]
+        links = await tap.start(addresses, edges) if tap else {}
+        if tap:
+            stack.push_async_callback(tap.stop)
+        (folder / "cluster.toml").write_text(Cluster(addresses, links).to_toml())
+        identity = Identity.load(certificates / "orchestrator", [ORCHESTRATOR]) if certificates else None
+        channels = [open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS) for node in flat]
+        controls = [wire_pb2_grpc.ControlStub(await stack.enter_async_context(channel)) for channel in channels]
+        request = wire_pb2.PrepareRequest(run=simulation.run_id, digest=simulation.experiment.digest)
+        await asyncio.gather(*(control.Prepare(request) for control in controls))
+        side = Nodes(controls, simulation.run_id, processes)
+        stack.callback(side.cancel)
+        yield side
+
+
+async def _workers(
+    stack: AsyncExitStack, simulation: Simulation, groups: Groups, folder: Path, certificates: Path | None, every: int
+) -> tuple[list[_Process], dict[str, int]]:
+    """The processes, which end with the stack, and the ports that their nodes listen on."""
+    (folder / "experiment.toml").write_text(for_nodes(simulation, folder).to_toml())
     shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
-    shared |= {"home": str(folder), "tls": str(folder / "certs") if tls else "", "every": str(every)}
+    shared |= {"home": str(folder), "tls": str(certificates or "")}
     settings = [{**shared, "groups": process, "every": every} for process in groups]
     processes = await asyncio.gather(*(_Process.start("worker", one) for one in settings))
-    async with AsyncExitStack() as stack:
-        try:
-            ports: dict[str, int] = {}
-            for process in processes:
-                ports |= await process.hear()
-            addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
-            cluster = Cluster(addresses, {})
-            (folder / "cluster.toml").write_text(cluster.to_toml())
-            identity = Identity.load(folder / "certs" / "orchestrator", [ORCHESTRATOR]) if tls else None
-            channels = [
-                await stack.enter_async_context(
-                    open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS)
-                )
-                for node in flat
-            ]
-            controls = [wire_pb2_grpc.ControlStub(channel) for channel in channels]
-            request = wire_pb2.PrepareRequest(run=simulation.run_id, digest=simulation.experiment.digest)
-            await asyncio.gather(*(control.Prepare(request) for control in controls))
-            side = Nodes(controls, simulation.run_id, processes)
-            yield side
-            side.cancel()
-        finally:
-            await asyncio.gather(*(process.end() for process in processes))
-            shutil.rmtree(folder)
+    ports: dict[str, int] = {}
+    for process in processes:
+        stack.push_async_callback(process.end)
+        ports |= await process.hear()
+    return processes, ports
 
 
 def frame_bytes(simulation: Simulation) -> int:

@@ -21,7 +21,6 @@ from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 
 _RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
-_STRICT_SECONDS = 0.001  # strict: how often to look whether the slowest has caught up
 _STOP_SECONDS = 5.0
 
 
@@ -56,6 +55,7 @@ class Drive:
         self._identity = identity
         self._prepared = asyncio.Event()
         self._news = asyncio.Event()
+        self._moved = asyncio.Event()  # replaced whenever a node was heard of
         self._failure: str | None = None
 
     async def run(self, progress: Callable[[Drive], None]) -> None:
@@ -111,20 +111,35 @@ class Drive:
                     wait = min(2 * wait, BACKOFF_MOST)
 
     async def _attend(self, node: int, control: Any) -> None:
-        run, seen, released = self.run_id, self.seen[node], (0, False)
+        """One life of a node: prepare it, then hear of it, while credit goes out beside that."""
+        run, seen = self.run_id, self.seen[node]
         reply = await control.Prepare(wire_pb2.PrepareRequest(run=run, digest=self.digest), timeout=CALL_SECONDS)
         seen.round, seen.allowed, seen.reason, seen.prepared = reply.round, reply.allowed, reply.reason, True
         if all(other.prepared for other in self.seen.values()):
             self._prepared.set()
         await self._prepared.wait()
-        async for report in control.Watch(wire_pb2.WatchRequest(run=run)):
-            self._hear(node, report)
-            while self.window == 1 and self._must_wait(seen, released):
-                await asyncio.sleep(_STRICT_SECONDS)
-            if (credit := self._credit()) != released:
-                request = wire_pb2.ReleaseRequest(run=run, until=credit[0], last=credit[1])
+        releasing = asyncio.create_task(self._release(control))
+        try:
+            async for report in control.Watch(wire_pb2.WatchRequest(run=run)):
+                self._hear(node, report)
+                if releasing.done():
+                    releasing.result()  # what went wrong with it, if anything did
+        finally:
+            releasing.cancel()
+            await asyncio.wait({releasing})
+
+    async def _release(self, control: Any) -> None:
+        """Hand out credit as the slowest node comes on, half a window at a time, until the end has been named."""
+        released, last = 0, False
+        while not last:
+            moved = self._moved
+            until, last = self._credit()
+            if last or until - released >= max(1, self.window // 2):
+                request = wire_pb2.ReleaseRequest(run=self.run_id, until=until, last=last)
                 await control.Release(request, timeout=CALL_SECONDS)
-                released = credit
+                released = until
+            else:
+                await moved.wait()
 
     def _hear(self, node: int, report: Any) -> None:
         seen = self.seen[node]
@@ -135,10 +150,8 @@ class Drive:
         elif report.failure:
             self._failure = f"node {node}: {report.failure}"
         self._news.set()
-
-    def _must_wait(self, seen: Seen, released: tuple[int, bool]) -> bool:
-        """Whether a node has used its credit and others have not, so that there is no more yet."""
-        return seen.round >= released[0] and self._credit() == released and not (released[1] or self.diverged)
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     def _credit(self) -> tuple[int, bool]:
         """Up to which round, and whether that is the end."""

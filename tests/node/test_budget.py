@@ -298,7 +298,8 @@ async def test_a_process_that_ends_between_rounds_and_goes_on(ending: str, tmp_p
     stands = 7 if ending == "terminated" else 12
     assert charged(nodes, 0) == [(1, epsilon(nodes.simulation, stands))] * 4
     async with process(nodes, "0,1,2,3") as node:
-        assert (await asked(nodes, 0)).round == (7 if ending == "terminated" else 5)
+        # Killed: the checkpoint of round 5 may have been on its way to the disk.
+        assert (await asked(nodes, 0)).round in ((7,) if ending == "terminated" else (0, 5))
         await nodes.release(9)
         await at_round(nodes, 9)
         node.terminate()

@@ -8,8 +8,9 @@ belong to the kind and only keys that were given must fit it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -57,8 +58,38 @@ def parse_section(name: str, cls: type[AnySection], table: Mapping[str, Any]) ->
         raise _sentence(name, cls, error) from None
 
 
-def parse_kind(name: str, tag: str, kinds: Iterable[type[AnySection]], table: Mapping[str, Any]) -> AnySection:
+class Kinds(Generic[AnySection]):
+    """Kinds of a section by name, each loaded when it is asked for: a node that runs one need not wait for all.
+
+    Iterating gives the classes, in order.
+    """
+
+    def __init__(self, package: str, places: Mapping[str, str]) -> None:
+        """`places` has "module:Class" in `package` for every name."""
+        self._package, self._places = package, dict(places)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._places)
+
+    def __getitem__(self, name: str) -> type[AnySection]:
+        module, _, cls = self._places[name].partition(":")
+        found: type[AnySection] = getattr(import_module(f"{self._package}.{module}"), cls)
+        return found
+
+    def __iter__(self) -> Iterator[type[AnySection]]:
+        return (self[name] for name in self._places)
+
+
+def parse_kind(
+    name: str, tag: str, kinds: Kinds[AnySection] | Iterable[type[AnySection]], table: Mapping[str, Any]
+) -> AnySection:
     """Check a table whose `tag` key picks the kind; the first kind is the default."""
+    if isinstance(kinds, Kinds):
+        chosen = table.get(tag, kinds.names[0])
+        if not isinstance(chosen, str) or chosen not in kinds.names:
+            raise UnknownName(f"{name}.{tag}", chosen, chosen, kinds.names)
+        return parse_section(name, kinds[chosen], table)
     by_name = {kind.model_fields[tag].default: kind for kind in kinds}
     chosen = table.get(tag, next(iter(by_name)))
     if not isinstance(chosen, str) or chosen not in by_name:

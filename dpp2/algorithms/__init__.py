@@ -20,34 +20,24 @@ Noise in brackets is off by default. eDP-TN, of which no equations were found, i
 """
 
 from dpp2.algorithms.base import AlgorithmSection
-from dpp2.algorithms.dgd import DgdSection
-from dpp2.algorithms.diadsp import DiadspSection
-from dpp2.algorithms.diff2 import Diff2Section
-from dpp2.algorithms.dmsp import DmspSection
-from dpp2.algorithms.dpp2 import Dpp2Section
-from dpp2.algorithms.extra import ExtraSection
-from dpp2.algorithms.gradient_tracking import GradientTrackingSection
-from dpp2.algorithms.pgtc import PgtcSection
-from dpp2.algorithms.ppdc import PpdcSection
-from dpp2.algorithms.privsgp_vr import PrivsgpVrSection
-from dpp2.algorithms.prox_gpda import ProxGpdaSection
-from dpp2.algorithms.wang_basar import WangBasarSection
-from dpp2.algorithms.wang_nedic import WangNedicSection
-from dpp2.algorithms.yi import YiSection
+from dpp2.schema import Kinds
 
-ALGORITHMS: tuple[type[AlgorithmSection], ...] = (
-    Dpp2Section,
-    DgdSection,
-    ExtraSection,
-    GradientTrackingSection,
-    ProxGpdaSection,
-    YiSection,
-    DiadspSection,
-    PpdcSection,
-    PgtcSection,
-    DmspSection,
-    WangNedicSection,
-    WangBasarSection,
-    PrivsgpVrSection,
-    Diff2Section,
+ALGORITHMS: Kinds[AlgorithmSection] = Kinds(
+    "dpp2.algorithms",
+    {
+        "dpp2": "dpp2:Dpp2Section",
+        "dgd": "dgd:DgdSection",
+        "extra": "extra:ExtraSection",
+        "gradient-tracking": "gradient_tracking:GradientTrackingSection",
+        "prox-gpda": "prox_gpda:ProxGpdaSection",
+        "yi": "yi:YiSection",
+        "diadsp": "diadsp:DiadspSection",
+        "ppdc": "ppdc:PpdcSection",
+        "pgtc": "pgtc:PgtcSection",
+        "dmsp": "dmsp:DmspSection",
+        "wang-nedic": "wang_nedic:WangNedicSection",
+        "wang-basar": "wang_basar:WangBasarSection",
+        "privsgp-vr": "privsgp_vr:PrivsgpVrSection",
+        "diff2": "diff2:Diff2Section",
+    },
 )

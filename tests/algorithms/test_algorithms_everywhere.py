@@ -109,7 +109,7 @@ def test_a_quiet_copy_goes_on_without_noise_and_leaves_the_run_alone(name: str) 
         assert np.asarray(private[1].noise[key]).any()
 
 
-@pytest.mark.parametrize("section", ALGORITHMS, ids=NAMES)
+@pytest.mark.parametrize("section", tuple(ALGORITHMS), ids=NAMES)
 def test_records_never_share_a_name(section: Any) -> None:
     names = [*section.phases, "x", "grad", "values", *section.noises, *section.scalars]
     assert len(names) == len(set(names))

@@ -45,6 +45,7 @@ class Knowledge:
     u_e: Array | None = None
     decay: Array | None = None
     problem: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of another algorithm, by name; empty: hidden
     eta: Array | None = None
     own: Own | None = None
 
@@ -55,7 +56,7 @@ class Knowledge:
         table = experiment.problem.table()
         form = MappingProxyType({key: table[key] for key in _PUBLIC_FORM if key in table})
         if not isinstance(section, Dpp2Section) or not isinstance(noise, Dpp2Noise):
-            return cls(section.name, problem=form)
+            return cls(section.name, problem=form, parameters=MappingProxyType(section.table()))
         u_w, u_e, decay = (frozen(per_agent(value, agents)) for value in (noise.u_w, noise.u_e, noise.decay))
         return cls(
             section.name, section.alpha, section.beta, section.rho, section.damping, u_w, u_e, decay, problem=form
@@ -63,7 +64,7 @@ class Knowledge:
 
     def hidden(self) -> Knowledge:
         """The same attacker without the algorithm's parameters."""
-        return replace(self, alpha=None, beta=None, rho=None, damping=None)
+        return replace(self, alpha=None, beta=None, rho=None, damping=None, parameters={})
 
     def participant(self, own: Own, eta: Array) -> Knowledge:
         """One who takes part: it knows η and its own rows."""

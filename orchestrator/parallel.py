@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -47,10 +48,32 @@ def gather(pool: Executor, work: Callable[[Job], Done], jobs: Sequence[Job], fin
     count = itertools.count(1)
     futures = []
     for job in jobs:
-        future = pool.submit(work, job)
+        future = pool.submit(_carried, work, job)
         future.add_done_callback(lambda _: finished(next(count), len(jobs)))
         futures.append(future)
-    return [future.result() for future in futures]
+    return [_unpacked(future.result()) for future in futures]
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """A BadInput on its way between processes: pickling an exception keeps its message, not what it was made of."""
+
+    field: str
+    value: Any
+    accepted: str
+
+
+def _carried(work: Callable[[Job], Done], job: Job) -> Done | _Refusal:
+    try:
+        return work(job)
+    except BadInput as refused:
+        return _Refusal(refused.field, refused.value, refused.accepted)
+
+
+def _unpacked(result: Done | _Refusal) -> Done:
+    if isinstance(result, _Refusal):
+        raise BadInput(result.field, result.value, result.accepted)
+    return result
 
 
 def opened(executor: str | None) -> AbstractContextManager[Executor]:
@@ -93,11 +116,11 @@ def _dask(address: str) -> Iterator[Executor]:
     except ImportError:
         raise BadInput("--executor", f"dask:{address}", "processes:N, or the extra [dask] installed") from None
     try:
-        client = Client(address, timeout=_CONNECTING, set_as_default=False)
+        client = Client(address, timeout=_CONNECTING, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise BadInput("--executor", f"dask:{address}", f"a Dask scheduler that answers there ({error})") from None
     with client:
-        pool: Executor = client.get_executor(pure=False)
+        pool: Executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
         try:
             yield pool
         except KilledWorker as error:

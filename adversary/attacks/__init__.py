@@ -3,12 +3,15 @@
 from adversary.attacks.base import Attack, Estimate
 from adversary.attacks.data import Data
 from adversary.attacks.direct import Direct
+from adversary.attacks.increments import Increments
 from adversary.attacks.known_eta import KnownEta
 from adversary.attacks.parameter_free import ParameterFree
 from adversary.attacks.prior import Prior
+from adversary.attacks.server import Server
 from adversary.attacks.smoother import Smoother
 from adversary.attacks.telescope import Telescope
 from adversary.attacks.three_round import ThreeRound
+from adversary.attacks.tracked import Tracked
 from adversary.attacks.window import Window
 
 ATTACKS: tuple[Attack, ...] = (
@@ -20,6 +23,9 @@ ATTACKS: tuple[Attack, ...] = (
     Window(),
     ParameterFree(),
     Smoother(),
+    Increments(),
+    Tracked(),
+    Server(),
     Data(),
 )
 

@@ -58,6 +58,13 @@ def lacks_steps(view: View) -> str | None:
     return None
 
 
+def lacks_parameters(view: View) -> str | None:
+    """Steps and weights of an algorithm other than DPP²."""
+    if not view.knowledge.parameters:
+        return "needs the algorithm's parameters, which this attacker does not know"
+    return None
+
+
 def lacks_start(view: View) -> str | None:
     """D⁰ = 0 is known only to who has listened from the start."""
     if view.observation.first:

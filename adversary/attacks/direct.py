@@ -12,8 +12,8 @@ from adversary.attacks.base import Estimate, only
 from adversary.views import View
 
 # Phases of any algorithm that stand for the iterate, or for the gradient, up to noise and mixing.
-_ITERATES = ("y", "xa", "x_half", "x_new")
-_GRADIENTS = ("z", "ya", "d")
+_ITERATES = ("y", "xa", "x_half", "x_new", "cx")
+_GRADIENTS = ("z", "ya", "d", "cy")
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ def _three_rounds(report: AuditReport) -> str:
 def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
+    if report.experiment.algorithm.name != "dpp2":  # there is no tier one
+        return "So nothing hid them once the noise had gone." if persists.held is False else ""
     if persists.held is False:
         return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
     if hidden.held is False:
@@ -106,7 +108,7 @@ def _besides(report: AuditReport) -> str:
 
 
 def besides(finding: Finding, worst: float = math.inf) -> str:
-    """Parameters with their values, and what of the data came back, with its relative error if that is below `worst`."""
+    """Parameters with their values, and what of the data came back with a relative error below `worst`."""
     facts = [f"{_SYMBOLS.get(name, name)} = {value:.6g}" for name, value in finding.estimate.facts.items()]
     data = [f"{_DATA.get(name, name)} to {error:.0e}" for name, error in finding.data.items() if error < worst]
     return ", ".join([*facts, *data])

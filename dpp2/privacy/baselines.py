@@ -160,6 +160,8 @@ class GaussianStepReleases:
 
     def zcdp(self, rounds: int) -> float:
         """ρ of rounds 0 … K−1."""
+        if not self.sigma:
+            return math.inf
         shifts = _log_step_shifts(self.smoothness, self.adjacency, self.schedule, self.memory, rounds)
         return _zcdp(shifts - _log(self.sigma))
 

@@ -11,12 +11,25 @@ import sys
 from typer.exceptions import TyperException
 
 from dpp2 import BadInput
-from orchestrator.cli import audit, bench, cluster, compose, plan, privacy, reproduce, run, tap
+from orchestrator.cli import audit, bench, cluster, compare, compose, plan, privacy, reproduce, run, tap
 from orchestrator.cli.app import app
 from orchestrator.output import errors
 from orchestrator.runner import Interrupted, RunFailed
 
-__all__ = ["app", "audit", "bench", "cluster", "compose", "main", "plan", "privacy", "reproduce", "run", "tap"]
+__all__ = [
+    "app",
+    "audit",
+    "bench",
+    "cluster",
+    "compare",
+    "compose",
+    "main",
+    "plan",
+    "privacy",
+    "reproduce",
+    "run",
+    "tap",
+]
 
 
 def main() -> None:

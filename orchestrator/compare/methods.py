@@ -92,12 +92,13 @@ class Method:
         decay = {"decay": point.decay} if "decay" in type(experiment.noise).model_fields else {}
         run = experiment.run.updated(rounds=point.rounds, telemetry="none")
         noise = experiment.noise.updated(**decay)
-        return _further(replace(experiment, run=run, algorithm=section, noise=noise), point.further)
+        privacy = experiment.privacy.updated(budget=None)  # ε is met by the noise; a run must not stop half-way
+        return _further(replace(experiment, run=run, algorithm=section, noise=noise, privacy=privacy), point.further)
 
 
 def named(names: Sequence[str] | None, problem: Experiment) -> list[Method]:
     """Methods by name (none: all of them) with their defaults, on the problem and network of an experiment."""
-    known = [*DAMPED, *(section.model_fields["name"].default for section in ALGORITHMS)]
+    known = [*DAMPED, *ALGORITHMS.names]
     for name in names or ():
         if name not in known:
             raise UnknownName("--algorithms", name, name, known)
@@ -122,10 +123,11 @@ def of_files(experiments: Sequence[tuple[str, Experiment]]) -> list[Method]:
 
 
 def _on(common: dict[str, dict[str, object]], name: str) -> Experiment:
-    algorithm: dict[str, object] = {"name": "dpp2" if name in DAMPED else name}
+    kind = "dpp2" if name in DAMPED else name
+    algorithm: dict[str, object] = {"name": kind}
     if name in DAMPED:
         algorithm["damping"] = DAMPED[name]
-    needed = next(one.topology for one in ALGORITHMS if one.model_fields["name"].default == algorithm["name"])
+    needed = ALGORITHMS[kind].topology
     tables = common | {"algorithm": algorithm}
     if needed and tables["network"]["topology"] != needed:  # DIFF2 runs on its own star or not at all
         network = {key: common["network"][key] for key in ("agents", "weights")}

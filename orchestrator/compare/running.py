@@ -9,7 +9,10 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
+from dpp2.embedded import BLOCK
+from dpp2.metrics import measure
 from dpp2.privacy import Unsupported
+from dpp2.setting import Setting
 from orchestrator.compare.fair import Bounds, fitted
 
 
@@ -32,30 +35,36 @@ class Curves:
     stationarity: Array
     bytes: Array  # sent on all channels so far
     epsilon: Array  # of the worst-off agent so far
-    diverged: bool
+    complete: bool  # whether it ran to its end; a run that diverges is stopped
 
     @property
     def final(self) -> float:
         """The last gap; inf where the run got lost."""
         last = float(self.gap[-1])
-        return math.inf if self.diverged or not math.isfinite(last) else last
+        return last if self.complete and math.isfinite(last) else math.inf
 
 
 def final_gap(job: Job) -> float:
-    """The gap that a tuning run ends with; inf for settings that are refused."""
+    """The gap that a tuning run ends with; inf for settings that are refused.
+
+    Nothing is measured on the way and nobody watches for divergence: a setting that diverges shows it at its end.
+    """
     try:
-        return curves(job).final
+        network = Setting.of(_seeded(job)).network(BLOCK)
     except BadInput:  # a factor of the grid that this network or problem does not admit
         return math.inf
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(job.experiment.run.rounds):
+            network.round(k, lambda phase, rows: None)
+        values, grads = zip(*(block.program.objective(block.state.x) for block in network.blocks), strict=True)
+        consensus, stationarity, _ = measure(network.x, values, grads)
+    gap = consensus + stationarity
+    return gap if math.isfinite(gap) else math.inf
 
 
 def curves(job: Job) -> Curves:
-    """The run itself. Data hang on the problem's seed: another run seed is another start and other noise."""
-    answer = fitted(job.experiment, job.budget, job.bounds)
-    if isinstance(answer, Unsupported):
-        raise BadInput("--epsilon", job.budget, f"a budget that some noise keeps ({answer.reason})")
-    seeded = answer.experiment.run.updated(seed=job.seed, telemetry="none")
-    result = run(replace(answer.experiment, run=seeded), record=False)
+    """The whole course of a run."""
+    result = run(_seeded(job), record=False)
     metrics = result.metrics
     return Curves(
         gap=np.array(metrics.gap),
@@ -63,5 +72,14 @@ def curves(job: Job) -> Curves:
         stationarity=np.array(metrics.stationarity),
         bytes=np.cumsum(metrics.bytes),
         epsilon=np.array(metrics.epsilon),
-        diverged=result.diverged,
+        complete=result.rounds == job.experiment.run.rounds,
     )
+
+
+def _seeded(job: Job) -> Experiment:
+    """The experiment with its noise fitted. Data hang on the problem's seed: a run seed decides start and noise."""
+    answer = fitted(job.experiment, job.budget, job.bounds)
+    if isinstance(answer, Unsupported):
+        raise BadInput("--epsilon", job.budget, f"a budget that some noise keeps ({answer.reason})")
+    seeded = answer.experiment.run.updated(seed=job.seed, telemetry="none")
+    return replace(answer.experiment, run=seeded)

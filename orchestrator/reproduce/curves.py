@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,8 @@ import numpy as np
 from dpp2 import Experiment, run
 from dpp2.arrays import Array
 from orchestrator import plots
-from orchestrator.parallel import fan_out
+from orchestrator.parallel import Finished, fan_out
+from orchestrator.reproduce.claims import Claim
 from orchestrator.rundir import write_text
 
 
@@ -63,15 +64,6 @@ class Job:
     overrides: Mapping[str, float | int]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, whether it held here, and the figures behind that."""
-
-    claim: str
-    held: bool
-    evidence: str
-
-
 @dataclass(frozen=True, eq=False)
 class Reproduction:
     figure: Figure
@@ -96,8 +88,8 @@ def reproduce(
     *,
     seeds: int,
     rounds: int,
-    processes: int | None = None,
-    finished: Callable[[int, int], None] = lambda done, total: None,
+    executor: str | None = None,
+    finished: Finished = lambda done, total: None,
 ) -> Reproduction:
     """Every curve of a figure for seeds 1 … `seeds`; a seed decides data, starting points and noise alike."""
     jobs = [
@@ -105,7 +97,7 @@ def reproduce(
         for value in figure.values
         for seed in range(1, seeds + 1)
     ]
-    gaps = np.array(fan_out(gap_curve, jobs, processes=processes, finished=finished))
+    gaps = np.array(fan_out(gap_curve, jobs, executor=executor, finished=finished))
     gaps = gaps.reshape(len(figure.values), seeds, rounds + 1)
     made = Reproduction(figure, seeds, gaps, [])
     return Reproduction(figure, seeds, gaps, [_converges(made), _orders(made)])

@@ -1,0 +1,157 @@
+"""Fan-out: one process, several, and a Dask cluster that loses a worker give the same numbers in the same order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpp2 import BadInput, Experiment, run
+from dpp2.arrays import Array
+from orchestrator.parallel import fan_out, opened
+from orchestrator.runner import RunFailed
+
+ROOT = Path(__file__).parents[2]
+
+
+def gaps(seed: int) -> Array:
+    """A run that takes a fraction of a second."""
+    settings = {"network.agents": 8, "network.topology": "ring", "run.rounds": 60, "run.telemetry": "none"}
+    return run(Experiment.load(overrides={**settings, "run.seed": seed}), record=False).metrics.gap
+
+
+def slow_gaps(job: tuple[int, str]) -> Array:
+    """The same, after leaving a note of which process has begun it."""
+    seed, notes = job
+    Path(notes, f"{os.getpid()}-{seed}").touch()
+    time.sleep(0.3)
+    return gaps(seed)
+
+
+def die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuse(seed: int) -> None:
+    raise BadInput("seed", seed, "another one")
+
+
+def test_two_processes_give_what_one_gives_in_order() -> None:
+    one, two = (fan_out(gaps, range(1, 5), executor=f"processes:{n}") for n in (1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    assert not np.array_equal(one[0], one[1])
+
+
+def test_every_finished_run_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    fan_out(gaps, [1, 2, 3], executor="processes:1", finished=lambda done, total: told.append((done, total)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("executor", ["processes:1", "processes:2"])
+def test_what_a_run_raises_reaches_the_caller(executor: str) -> None:
+    with pytest.raises(BadInput, match="another one"):
+        fan_out(refuse, [7], executor=executor)
+
+
+def test_a_process_that_dies_is_a_failure_in_one_sentence() -> None:
+    with pytest.raises(RunFailed, match="died"):
+        fan_out(die, [1], executor="processes:2")
+
+
+@pytest.mark.parametrize("words", ["threads:2", "processes:0", "processes:-1", "processes:two", "dask:", "2", ""])
+def test_other_executors_are_refused(words: str) -> None:
+    if not words:  # an empty word is none: one process per core
+        with opened(words) as pool:
+            assert pool.submit(gaps, 1).result().shape == (61,)
+        return
+    with pytest.raises(BadInput, match="processes:N"), opened(words):
+        pass
+
+
+def test_a_scheduler_that_does_not_answer_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("orchestrator.parallel._CONNECTING", 1)
+    with pytest.raises(BadInput, match="a Dask scheduler that answers"), opened(f"dask:127.0.0.1:{_free_port()}"):
+        pass
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    jobs = [(seed, str(tmp_path)) for seed in range(1, 13)]
+    with _cluster(tmp_path) as (address, workers):
+        killed: list[int] = []
+
+        def kill_one(done: int, total: int) -> None:
+            if done == 3 and not killed:
+                killed.append(workers[0].pid)
+                workers[0].kill()
+
+        found = fan_out(slow_gaps, jobs, executor=f"dask:{address}", finished=kill_one)
+        assert workers[0].wait(10) == -signal.SIGKILL
+    assert [np.array_equal(a, gaps(seed)) for a, (seed, _) in zip(found, jobs, strict=True)] == [True] * len(jobs)
+    worked = {int(path.name.split("-")[0]) for path in tmp_path.glob("*-*") if path.name.split("-")[0].isdigit()}
+    assert worked == {worker.pid for worker in workers}
+
+
+@contextmanager
+def _cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A real scheduler and two real workers on the loopback interface, each a process that this test owns."""
+    address = f"127.0.0.1:{_free_port()}"
+    host, port = address.split(":")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])  # jobs are pickled by the name of this module
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", host, "--port", port, "--no-dashboard"]
+    started = [subprocess.Popen(dask, env=environment, **quiet)]  # type: ignore[call-overload]
+    try:
+        _wait_for(host, int(port))
+        worker = [
+            sys.executable,
+            "-m",
+            "distributed.cli.dask_worker",
+            f"tcp://{address}",
+            "--no-nanny",
+            "--no-dashboard",
+        ]
+        options = ["--nthreads", "1", "--memory-limit", "0", "--host", host]
+        started += [subprocess.Popen([*worker, *options], env=environment, **quiet) for _ in range(2)]  # type: ignore[call-overload]
+        _wait_for_workers(address, 2)
+        yield address, started[1:]
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait(10)
+
+
+def _wait_for(host: str, port: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex((host, port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail("the scheduler did not come up")
+
+
+def _wait_for_workers(address: str, count: int) -> None:
+    from distributed import Client
+
+    with Client(address, timeout=30, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -60,7 +60,7 @@ def test_claims_hold_when_dpp2_is_lowest_at_a_small_epsilon() -> None:
 
 
 def test_claims_fail_with_the_numbers() -> None:
-    assert not any(claim.held for claim in judged(made_up({"DPP²": 0.9}))[:5])
+    assert not any(claim.held for claim in judged(made_up({"DPP²": 1.1}))[:5])
     beaten = judged(made_up({"DPP²": 1e-3, "PPDC, u_v = 0": 1e-6}))
     assert [claim.held for claim in beaten[:5]] == [True, True, True, False, False]
     assert not judged(made_up({"DPP²": 1e-9}, log10_epsilon=24.7))[5].held

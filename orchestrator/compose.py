@@ -19,6 +19,7 @@ PORT = 7000
 _FIRST_LINK_PORT = 7100
 _QUIET = 10  # seconds without anybody, after which the eavesdropper takes the run to be over
 _FILES = "--experiment /etc/dpp2/experiment.toml --cluster /etc/dpp2/cluster.toml"
+_PEM = ("ca", "cert", "key")
 EXPERIMENT, DAMPED, RELAYED, DIRECT = "experiment.toml", "experiment-damped.toml", "cluster.toml", "cluster-direct.toml"
 
 
@@ -63,12 +64,12 @@ class Deployment:
         agents = "".join(self._agent_with_certificate(agent) for agent in self.agents)
         orchestrator = _service("orchestrator", f"orchestrate {_FILES} --state /state/orchestrator.json", tls=True)
         people = [*(f"node-{agent}" for agent in self.agents), "orchestrator", "probe"]
-        files = [(who, kind) for who in people for kind in ("cert", "key")]
+        files = [(who, kind) for who in people for kind in _PEM]
         secrets = "".join(_secret(f"{who}.{kind}.pem", f"./secrets/certs/{who}/{kind}.pem") for who, kind in files)
         return (
             f"{self._title('tls')}# Mutual TLS between all of them: the eavesdropper is left with ciphertext.\n"
             f"services:\n{agents}{orchestrator}{_certificate('orchestrator', 'tls')}"
-            f"{_audit('tls')}\nsecrets:\n{_secret('ca.pem', './secrets/certs/ca.pem')}{secrets}"
+            f"{_audit('tls')}\nsecrets:\n{secrets}"
         )
 
     def damping(self) -> str:
@@ -140,9 +141,8 @@ def _service(name: str, command: str, *, tls: bool, merged: str = "") -> str:
 
 
 def _certificate(who: str, folder: str) -> str:
-    """A folder of ca.pem, cert.pem and key.pem below /run/secrets."""
-    sources = {"ca.pem": "ca.pem", f"{who}.cert.pem": "cert.pem", f"{who}.key.pem": "key.pem"}
-    entries = (f"      - {{source: {source}, target: {folder}/{target}}}\n" for source, target in sources.items())
+    """A folder of ca.pem, cert.pem and key.pem below /run/secrets; a container can have each source only once."""
+    entries = (f"      - {{source: {who}.{kind}.pem, target: {folder}/{kind}.pem}}\n" for kind in _PEM)
     return "    secrets:\n" + "".join(entries)
 
 
@@ -172,10 +172,10 @@ x-participant: &participant
   cap_drop: [ALL]
   security_opt: ["no-new-privileges:true"]
 
-# An agent that dies comes back and resumes where its own files left off.
+# Whoever dies comes back and resumes where its own files left off; one that refuses to start is given up.
 x-agent: &agent
   <<: *participant
-  restart: on-failure
+  restart: on-failure:8
 
 # Public, and the same for everybody.
 x-files:
@@ -187,11 +187,10 @@ networks:
     driver_opts: {com.docker.network.bridge.name: "${DPP2_BRIDGE:-dpp2-links}"}
 """
 
-# The orchestrator starts when somebody listens, so that nothing goes by unheard. The audit's state file names the run:
-# as long as it is there, `docker-compose up` goes on with that run; the audit removes it.
 _OTHERS = """\
 
-  # Hands out rounds and hears round numbers: neither data, nor keys, nor vectors.
+  # Hands out rounds and hears round numbers: neither data, nor keys, nor vectors. Begins when somebody listens, so
+  # that nothing goes by unheard.
   orchestrator:
     <<: *agent
     command: >-

@@ -1,0 +1,95 @@
+"""Containers are killed, paused and cut off, and compute what undisturbed processes compute, bit for bit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from containers import COMPARED, Project, command, rate, wait_for
+
+from node.limits import KEEPALIVE_SECONDS
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+
+ROUNDS = 4000
+FASTEST_SHARE = 0.8  # of the rounds per second of plain processes
+MEASURED = 1500  # rounds, from the first to the last tenth
+CUT_SECONDS = 20
+
+
+def without_relay(project: Project) -> None:
+    (project.public / "cluster.toml").write_text((project.public / "cluster-direct.toml").read_text())
+
+
+def on(project: Project, agent: int, rounds: int) -> None:
+    """Wait until so many more rounds have been run, so that the next fault meets a run that is under way."""
+    until = project.rounds(agent) + rounds
+    assert until < ROUNDS, "the run was over before it could be disturbed"
+    wait_for(lambda: project.rounds(agent) >= until)
+
+
+def kill_an_agent(project: Project) -> None:
+    victim = project.container("agent-2")
+    command("docker", "kill", victim)
+    command("docker", "start", victim)
+
+
+def pause_an_agent(project: Project) -> None:
+    """For longer than it takes the others to ask whether it is still there."""
+    victim = project.container("agent-3")
+    command("docker", "pause", victim)
+    before = project.rounds(0)
+    time.sleep(KEEPALIVE_SECONDS + 2)
+    assert project.rounds(0) < ROUNDS
+    assert project.rounds(0) - before < 200, "nobody waited for it"
+    command("docker", "unpause", victim)
+
+
+def cut_an_agent_off(project: Project) -> None:
+    victim = project.container("agent-4")
+    (network,) = project.inspect("agent-4")["NetworkSettings"]["Networks"]
+    command("docker", "network", "disconnect", network, victim)
+    time.sleep(CUT_SECONDS)
+    assert project.rounds(0) < ROUNDS
+    command("docker", "network", "connect", "--alias", "agent-4", network, victim)
+
+
+def kill_the_orchestrator(project: Project) -> None:
+    conductor = project.container("orchestrator")
+    command("docker", "kill", conductor)
+    time.sleep(1)
+    command("docker", "start", conductor)
+
+
+def test_killed_paused_and_cut_off_the_run_ends_bit_identical(project: Callable[..., Project]) -> None:
+    disturbed = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={ROUNDS}")
+    services = [service for service in disturbed.services() if service != "audit"]
+    disturbed.compose("up", "-d", *services)
+    wait_for(lambda: disturbed.rounds(0) > 50)
+    for fault in (kill_the_orchestrator, kill_an_agent, pause_an_agent, cut_an_agent_off):
+        fault(disturbed)
+        on(disturbed, 0, 100)
+    wait_for(lambda: all(disturbed.ended(service) for service in services), 240)
+    assert {service: disturbed.inspect(service)["State"]["ExitCode"] for service in services} == dict.fromkeys(
+        services, 0
+    )
+    assert {disturbed.rounds(agent) for agent in range(6)} == {ROUNDS}
+    plain = disturbed.folder / "plain"
+    disturbed.plain_processes(plain, disturbed.state())
+    ours = disturbed.collect(disturbed.homes(disturbed.home(0).parent), "disturbed")
+    assert sorted(ours) == sorted(COMPARED)
+    assert ours == disturbed.collect(disturbed.homes(plain), "undisturbed")
+
+
+def test_containers_keep_up_with_plain_processes(project: Callable[..., Project]) -> None:
+    apart = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={MEASURED}")
+    without_relay(apart)
+    agents = [f"agent-{agent}" for agent in range(6)]
+    apart.compose("up", "-d", *agents)
+    apart.compose("up", "-d", "--no-deps", "orchestrator")
+    in_containers = rate(apart.home(0), MEASURED)
+    wait_for(lambda: apart.ended("orchestrator"))
+    in_processes = apart.plain_processes(apart.folder / "plain", apart.state())
+    print(f"{in_containers:.0f} rounds a second in containers, {in_processes:.0f} in processes")
+    assert in_containers >= FASTEST_SHARE * in_processes

@@ -103,11 +103,11 @@ def normal(agents: int, dimension: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal((agents, dimension))
 
 
-def assert_close(actual: Any, desired: Any, tolerance: float = 1e-12) -> None:
-    """Equal up to `tolerance` of the largest entry (at least of 1)."""
+def assert_close(actual: Any, desired: Any, tolerance: float = 1e-12, least: float = 1.0) -> None:
+    """Equal up to `tolerance` of the largest entry (at least of `least`)."""
     actual, desired = np.asarray(actual), np.asarray(desired)
     assert actual.shape == desired.shape
-    scale = max(1.0, float(np.abs(desired).max()))
+    scale = max(least, float(np.abs(desired).max()))
     assert float(np.abs(actual - desired).max()) <= tolerance * scale
 
 

@@ -11,7 +11,7 @@ Laplace variates come by inversion: one word, one variate, whatever was drawn be
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ Words = NDArray[np.uint64]
 
 _BLOCK = AES.block_size // 8
 _WORD = 8
+_PIECE = 8192  # words that are turned into noise at a time: longer arrays leave the cache between two passes over them
 _ONE = np.uint64(0x3FF << 52)  # the bits of 1.0: with 52 random bits below them, a float in [1, 2)
 
 
@@ -84,6 +85,13 @@ class Keystream:
         self._cipher.reset_nonce(round_.to_bytes(8, "big") + block.to_bytes(8, "big"))
         stream = self._cipher.update(bytes(skipped + count * _WORD))
         return np.frombuffer(stream, dtype="<u8", offset=skipped).astype(np.uint64, copy=False)
+
+
+def _pieces(slices: Sequence[tuple[Keystream, int, int]], k: int) -> Iterator[Words]:
+    """Everybody's words of round k, piece by piece."""
+    for stream, start, count in slices:
+        for first in range(start, start + count, _PIECE):
+            yield stream.words(k, first, min(_PIECE, start + count - first))
 
 
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
@@ -155,9 +163,9 @@ class NoiseStream:
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
         if self.silent or (isinstance(scale, float) and scale == 0.0):
             return SILENCE
-        parts = [stream.words(k, start, count) for stream, start, count in self.slices]
-        words = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        noise = standard_laplace(words).reshape(-1, self.dimension)
+        parts = [standard_laplace(words) for words in _pieces(self.slices, k)]
+        noise = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        noise = noise.reshape(-1, self.dimension)
         noise *= scale
         return noise
 

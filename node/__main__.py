@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from node.process import set_up, settle
+
 _PR_SET_PDEATHSIG = 1
 _EXAMPLES = """Examples:
   dpp2 node --agents 3 --experiment experiment.toml --cluster cluster.toml --home agent-3 --tls certs/node-3
@@ -30,9 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     if options.die_with_parent:
         _die_with(options.die_with_parent)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when NumPy is loaded, so before the imports below
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # it tells of every connection that ends
+    set_up()  # before the imports below
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
     logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it complains of every stream that a stop ends
     from dpp2.errors import BadInput
@@ -65,6 +65,7 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
     )
     node = Node(config)
     port = await node.start(options.listen)
+    settle()
     print(json.dumps({"listening": port}), flush=True)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,9 +1,10 @@
 """What gRPC itself costs: the streams of a run with nothing behind them.
 
 `python -m orchestrator.bench.bare` hosts agents that send the same frame to every neighbour in each of two phases a
-round and wait for theirs, as synchronous rounds do: no state, no checks, no records. Same processes, channel
-options, frame bytes and one stream per pair as the nodes it is compared with. Settings come as one line of JSON on
-stdin, ports go out and come in the same way; then every line is a number of rounds, answered by the seconds they took.
+round and wait for theirs, as synchronous rounds do: no state, no checks, no records. Same processes, settings of
+gRPC and Python, frame bytes and one stream per pair as the nodes it is compared with. Settings come as one line of JSON
+on stdin, ports go out and come in the same way; then every line is a number of rounds, answered by the seconds they
+took.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import grpc
 import uvloop
 
 from node.limits import CHANNEL_OPTIONS, SERVER_OPTIONS
+from node.process import settle
 
 _LARGEST = ("grpc.max_receive_message_length", -1)
 
@@ -80,6 +82,7 @@ async def main() -> None:
     ports = json.loads(await asyncio.to_thread(sys.stdin.readline))
     dialled = [(one, peer) for one in agents for peer in one.neighbours if one.agent < peer]
     streams = [asyncio.create_task(one.dial(peer, f"127.0.0.1:{ports[str(peer)]}")) for one, peer in dialled]
+    settle()
     done, frame = 0, bytes(settings["bytes"])
     while line := await asyncio.to_thread(sys.stdin.readline):
         began, last = time.perf_counter(), done + int(line)

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dpp2 import Simulation
 from node.cluster import Cluster
 from node.codec import encode
 from node.limits import CHANNEL_OPTIONS
+from node.process import SETTINGS
 from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
@@ -30,11 +31,10 @@ REPETITIONS = 5
 Groups = Sequence[Sequence[Sequence[int]]]  # processes of nodes of agents
 
 
-class Side:
+class Side(Protocol):
     """One of the things that are compared: it runs blocks of rounds and says how long they took."""
 
-    async def block(self, rounds: int) -> float:
-        raise NotImplementedError  # pragma: no cover - abstract
+    async def block(self, rounds: int) -> float: ...
 
 
 class _Process:
@@ -45,7 +45,7 @@ class _Process:
 
     @classmethod
     async def start(cls, module: str, settings: Mapping[str, Any]) -> _Process:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "ERROR"}
+        environment = SETTINGS | os.environ
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", f"orchestrator.bench.{module}", stdin=pipe, stdout=pipe, env=environment
@@ -76,7 +76,7 @@ class _Process:
             await self._child.wait()
 
 
-class Bare(Side):
+class Bare:
     """Streams with nothing behind them."""
 
     def __init__(self, processes: Sequence[_Process]) -> None:
@@ -105,7 +105,7 @@ async def bare(simulation: Simulation, groups: Groups) -> Any:
         await asyncio.gather(*(process.end() for process in processes))
 
 
-class Nodes(Side):
+class Nodes:
     """Real nodes, driven as an orchestrator drives them."""
 
     def __init__(self, controls: Sequence[Any], run: str, processes: Sequence[_Process]) -> None:

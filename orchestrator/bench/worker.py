@@ -15,6 +15,7 @@ from pathlib import Path
 import uvloop
 
 from dpp2 import Experiment
+from node.process import settle
 from node.server import Node, NodeConfig
 
 
@@ -33,6 +34,7 @@ async def main() -> None:
         )
         nodes.append(Node(config))
         ports[group[0]] = await nodes[-1].start("127.0.0.1:0")
+    settle()
     print(json.dumps(ports), flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(_resident()), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,34 +12,55 @@ from google.protobuf.message import DecodeError
 
 from dpp2.arrays import Array
 from node.errors import PeerFault
+from node.seals import Bytes
 from node.v1 import wire_pb2
 
 OVERHEAD = 4096  # bytes of a frame besides its rows, generously: run, phase, senders
+_FEW = 1024  # bytes, of which looking at every eighth is faster than making an array
 
 
 class Rows(NamedTuple):
-    """One phase of one round, as some agents sent it to this node.
-
-    A tuple of bytes, because one is made for every message: arrays are made of whole phases.
-    """
+    """One phase of one round, as some agents sent it to this node. Bytes: arrays are made of whole phases."""
 
     run: str
     round: int
     phase: str
     senders: tuple[int, ...]
-    rows: tuple[bytes, ...]  # one per sender: d finite float64, little-endian
+    rows: bytes  # row after row: d finite float64 for each sender, little-endian
+
+
+def payload(rows: Array) -> memoryview:
+    """Rows as they travel, where they lie."""
+    return np.ascontiguousarray(rows, dtype="<f8").data.cast("B") if rows.size else memoryview(b"")
+
+
+def numbers(rows: bytes, dimension: int) -> Array:
+    """And back: (senders, d), where they lie."""
+    return np.frombuffer(rows, dtype="<f8").reshape(-1, dimension)
+
+
+# A frame is written as two messages, one after the other, which protobuf defines to be one with the fields of both:
+# what all neighbours get alike, and what is the same in every round. So neither is serialised again for every frame,
+# and a receiver who knows what is due knows every byte before the rows.
+
+
+@lru_cache(maxsize=64)
+def opening(run: str, round_: int, phase: str) -> bytes:
+    """How every frame of a phase begins."""
+    return bytes(wire_pb2.Frame(run=run, round=round_, phase=phase).SerializeToString())
+
+
+@lru_cache(maxsize=1024)
+def address(senders: tuple[int, ...], length: int) -> bytes:
+    """Everything between the opening and `length` bytes of rows."""
+    whole = bytes(wire_pb2.Frame(senders=senders, rows=bytes(length)).SerializeToString())
+    return whole[: len(whole) - length]
 
 
 def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array) -> bytes:
     """A serialised Frame. Bytes, so that one serialisation serves every link that gets the same rows."""
-    frame = wire_pb2.Frame(
-        run=run,
-        round=round_,
-        phase=phase,
-        senders=senders,
-        rows=rows.astype("<f8", copy=False).tobytes(),
-    )
-    return frame.SerializeToString()
+    content = payload(rows)
+    return b"".join((opening(run, round_, phase), address(tuple(senders), len(content)), content))
 
 
 def decode(content: bytes, dimension: int) -> Rows:
@@ -47,28 +69,23 @@ def decode(content: bytes, dimension: int) -> Rows:
         frame = wire_pb2.Frame.FromString(content)
     except DecodeError:
         raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
-    senders, rows, width = tuple(frame.senders), frame.rows, 8 * dimension
-    if len(rows) != width * len(senders) or not senders:
+    senders, rows = tuple(frame.senders), frame.rows
+    if len(rows) != 8 * dimension * len(senders) or not senders:
         raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {dimension} numbers")
-    if len(senders) > 1 and any(low >= high for low, high in pairwise(senders)):
+    if any(low >= high for low, high in pairwise(senders)):
         raise PeerFault("bad senders", f"{senders[:5]} are not in ascending order, each once")
-    if not _all_finite(rows):
+    if not finite(rows):
         raise PeerFault("not finite", f"round {frame.round}, phase {frame.phase!r} from {senders}")
-    parts = (rows,) if len(senders) == 1 else tuple(rows[at : at + width] for at in range(0, len(rows), width))
-    return Rows(frame.run, frame.round, frame.phase, senders, parts)
+    return Rows(frame.run, frame.round, frame.phase, senders, rows)
 
 
-def _all_finite(rows: bytes) -> bool:
+def finite(rows: Bytes) -> bool:
     """Infinities and nan have all bits of the exponent set, so their last byte is 7f or ff; few others have."""
-    last = rows[7::8]
-    if b"\x7f" not in last and b"\xff" not in last:
-        return True
-    return bool(np.isfinite(numbers(rows)).all())
-
-
-def numbers(row: bytes) -> Array:
-    """One sender's row, where it lies."""
-    return np.frombuffer(row, dtype="<f8")
+    if len(rows) <= _FEW:
+        last = bytes(rows[7::8])
+        if b"\x7f" not in last and b"\xff" not in last:
+            return True
+    return bool(np.isfinite(np.frombuffer(rows, dtype="<f8")).all())
 
 
 def message_limit(dimension: int, rows: int) -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,7 +57,7 @@ class RecordFiles:
             numbers = np.asarray(values, dtype="<f8")
             if numbers.size != self._widths[name]:  # one number for all
                 numbers = np.broadcast_to(numbers, self._widths[name])
-            file.write(numbers.tobytes())
+            file.write(np.ascontiguousarray(numbers).data)
 
     def push(self) -> None:
         """Hand everything to the operating system."""
@@ -90,9 +90,12 @@ class Journal:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.ftruncate(self._file, len(whole) // _ENTRY.size * _ENTRY.size)
 
-    def check(self, round_: int, phase: str, inputs: Array | None, rows: Array) -> None:
-        """Note what is about to leave and what it rests on, or stop the node if it differs from what left before."""
-        digest = hashlib.sha256((b"" if inputs is None else inputs.tobytes()) + rows.tobytes()).digest()
+    def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> None:
+        """Note what is about to leave and what it rests on, or stop the node if it differs from what left before.
+
+        Both as seals, each of which has its length: one after the other they cannot be mistaken for others.
+        """
+        digest = hashlib.sha256(b"".join((*inputs, sent))).digest()
         at = (round_, self._phases[phase])
         before = self._known.get(at)
         if before is None:

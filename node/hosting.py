@@ -6,7 +6,7 @@ P @ rows, in the same order of addition, so the results agree bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -36,17 +36,15 @@ class Hosting:
 
     def __init__(self, experiment: Experiment, owned: Sequence[int]) -> None:
         self.experiment, self.owned = experiment, tuple(sorted(owned))
+        self._own = frozenset(owned)
         bound = experiment.privacy.feature_bound
         problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
         self.problem = problem
         self.graph = experiment.network.graph()
         self.objective = problem.objective(self.owned, self.graph.agents)
         self.dimension = self.objective.dimension
-        weights = edge_weights(self.graph, experiment.network.weights)
-        self.mixer = Mixer(self.graph, weights, self.owned)
-        self.foreign = [agent for agent in self.mixer.known if agent not in self.owned]
-        place = {agent: n for n, agent in enumerate([*self.owned, *self.foreign])}
-        self._places = [place[agent] for agent in self.mixer.known]
+        ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
+        self.foreign = sorted(ends - self._own)
 
     def neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
         """The neighbouring nodes, if `place` says which node hosts an agent."""
@@ -54,7 +52,7 @@ class Hosting:
         theirs: dict[int, set[int]] = {}
         for i, j in self.graph.edges.tolist():
             for mine, other in ((i, j), (j, i)):
-                if mine in self.owned and other not in self.owned:
+                if mine in self._own and other not in self._own:
                     ours.setdefault(place[other], set()).add(mine)
                     theirs.setdefault(place[other], set()).add(other)
         return tuple(Neighbour(node, tuple(sorted(theirs[node])), tuple(sorted(ours[node]))) for node in sorted(ours))
@@ -71,16 +69,16 @@ class Hosting:
         keys = [keyring.agents[agent] for agent in self.owned]
         return program.start(starting_points(self.experiment, self.owned, self.dimension, keys, run_id))
 
-    def mixed(self, own: Iterable[Array], foreign: Iterable[Array]) -> Array:
-        """Σ_j p_ij rows_j for the hosted agents; both in ascending order of agents."""
-        rows = [*own, *foreign]
-        return self.mixer.mix([rows[place] for place in self._places])
+    def mixer(self, neighbours: Sequence[Neighbour]) -> Mixer:
+        """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""
+        order = [*self.owned, *(agent for neighbour in neighbours for agent in neighbour.theirs)]
+        return Mixer(self.graph, edge_weights(self.graph, self.experiment.network.weights), self.owned, order)
 
-    def rows_for(self, neighbour: Neighbour, rows: Array) -> Array:
-        """Only rows with a neighbour at the receiver."""
-        if neighbour.ours == self.owned:
+    def rows_of(self, agents: tuple[int, ...], rows: Array) -> Array:
+        """Some of the rows of all hosted agents."""
+        if agents == self.owned:
             return rows
-        return np.asarray(rows[[self.owned.index(agent) for agent in neighbour.ours]])
+        return np.asarray(rows[[self.owned.index(agent) for agent in agents]])
 
 
 def state_arrays(state: Any) -> dict[str, Array]:

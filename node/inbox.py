@@ -1,92 +1,156 @@
-"""What neighbours have sent and this node has not used yet. Pure: rows in, completeness out.
+"""What neighbours have sent and this node has not used yet. Pure: frames in, completeness out.
 
 Accepts rounds from the last durable checkpoint on (honest peers send those again after a crash) up to as far ahead as
-a neighbour can be. What was accepted is remembered by digest until it is durable: the same bytes again are ignored,
+a neighbour can be. What was accepted is remembered by its seal until it is durable: the same bytes again are ignored,
 other bytes for the same (sender, round, phase) are a fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 
-from dpp2.arrays import Array
-from node.codec import Rows, numbers
+from node.codec import Rows, address, decode, finite, opening
 from node.errors import PeerFault
+from node.seals import Seal
+
+
+class Lane:
+    """One stream of a neighbouring node, whose frames hold a row of each of `senders`, phase after phase."""
+
+    __slots__ = ("address", "due", "node", "rows", "senders")
+
+    def __init__(self, node: int, senders: tuple[int, ...], dimension: int, due: int) -> None:
+        self.node, self.senders, self.due = node, senders, due
+        self.rows = 8 * dimension * len(senders)  # bytes
+        self.address = address(senders, self.rows)
 
 
 class _Phase:
-    """One phase of one round, as far as it has arrived."""
+    """One phase of one round, as far as it has arrived, by neighbouring node: rows until they are used, then seals."""
 
-    __slots__ = ("digests", "rows")
+    __slots__ = ("rows", "seals")
 
     def __init__(self) -> None:
-        self.digests: dict[int, bytes] = {}  # of what each sender has sent
-        self.rows: dict[int, bytes] = {}  # until they are used
+        self.rows: dict[int, bytes] = {}
+        self.seals: dict[int, bytes] = {}
 
 
 class Inbox:
-    def __init__(self, run: str, phases: Sequence[str], expected: Sequence[int], dimension: int, ahead: int) -> None:
+    """`senders`: the agents of each neighbouring node that send to this one.
+
+    Phases are counted through all rounds: the n-th is phase n mod p of round ⌊n/p⌋.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        phases: Sequence[str],
+        senders: Mapping[int, tuple[int, ...]],
+        dimension: int,
+        ahead: int,
+        seal: Seal,
+    ) -> None:
         self.run, self.phases, self.dimension, self.ahead = run, tuple(phases), dimension, ahead
-        self.place = {agent: n for n, agent in enumerate(sorted(expected))}
-        self.round = 0  # the round that is being run
-        self.durable = 0  # rounds before it will never be needed again
-        self._taken: dict[tuple[int, str], _Phase] = {}
+        self.senders = dict(sorted(senders.items()))
+        self._seal = seal
+        self._taken: dict[int, _Phase] = {}
+        self._openings: dict[int, bytes] = {}
+        self.advance(0)
+        self.forget(0)
 
-    def take(self, arrived: Rows, allowed: Container[int]) -> bool:
-        """Store what is new; `allowed` are the agents that this peer may speak for. True if a phase is now complete."""
-        self._check(arrived, allowed)
-        at = (arrived.round, arrived.phase)
-        phase = self._taken.get(at) or _Phase()
-        digests = [sha256(row).digest() for row in arrived.rows]
-        for sender, digest in zip(arrived.senders, digests, strict=True):
-            if phase.digests.get(sender, digest) != digest:
-                raise PeerFault(
-                    "other bytes", f"agent {sender} sent round {at[0]}, phase {at[1]!r} before, and differently"
-                )
-        self._taken[at] = phase
-        for sender, digest, row in zip(arrived.senders, digests, arrived.rows, strict=True):
-            if sender not in phase.digests:  # a copy must not bring back a phase that was used
-                phase.digests[sender] = digest
-                if arrived.round >= self.round:
-                    phase.rows[sender] = row
-        return len(phase.rows) == len(self.place)
+    def lane(self, node: int) -> Lane:
+        """For a new stream, on which the neighbour begins with the round that is being run here."""
+        return Lane(node, self.senders[node], self.dimension, self._now)
 
-    def _check(self, arrived: Rows, allowed: Container[int]) -> None:
+    def take(self, frame: bytes, lane: Lane) -> bool:
+        """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""
+        n, rows = self._read(frame, lane)
+        if not self._first <= n < self._end:
+            raise self._untimely(n // len(self.phases))
+        taken = self._taken.get(n) or _Phase()
+        if lane.node in taken.rows or lane.node in taken.seals:
+            self._compare(rows, taken, lane.node, n)
+        else:
+            self._taken[n] = taken
+            if n >= self._now:
+                taken.rows[lane.node] = rows
+            else:
+                taken.seals[lane.node] = self._seal(rows)
+        lane.due = n + 1
+        return len(taken.rows) == len(self.senders)
+
+    def _read(self, frame: bytes, lane: Lane) -> tuple[int, bytes]:
+        """Which phase a frame is of, and its rows.
+
+        As a rule it is the phase that is due, and then everything before the rows is known: a frame that begins with
+        just these bytes holds nothing that parsing it could tell. Others are parsed.
+        """
+        start = self._openings.get(lane.due) or self._open(lane.due)
+        before = len(start) + len(lane.address)
+        if len(frame) == before + lane.rows and frame.startswith(start) and frame.startswith(lane.address, len(start)):
+            rows = frame[before:]
+            if finite(rows):
+                return lane.due, rows
+        arrived = decode(frame, self.dimension)
+        self._check(arrived, lane.senders)
+        return len(self.phases) * arrived.round + self.phases.index(arrived.phase), arrived.rows
+
+    def _open(self, n: int) -> bytes:
+        round_, phase = divmod(n, len(self.phases))
+        self._openings[n] = opening(self.run, round_, self.phases[phase])
+        return self._openings[n]
+
+    def _check(self, arrived: Rows, expected: Sequence[int]) -> None:
         if arrived.run != self.run:
             raise PeerFault("wrong run", f"this node runs {self.run[:8]}…, not {arrived.run[:8]!r}")
         if arrived.phase not in self.phases:
             raise PeerFault("bad phase", f"{arrived.phase[:20]!r} is none of {', '.join(self.phases)}")
-        for sender in arrived.senders:
-            if sender not in allowed:
-                raise PeerFault("unknown sender", f"agent {sender} is not behind this stream")
-            if sender not in self.place:
-                raise PeerFault("not a neighbour", f"agent {sender} has no neighbour here")
-        if arrived.round < self.durable:
-            raise PeerFault("stale", f"round {arrived.round} is over since the checkpoint at {self.durable}")
-        if arrived.round > self.round + self.ahead:
-            raise PeerFault("future", f"round {arrived.round}, while this node is in round {self.round}")
+        if strangers := [sender for sender in arrived.senders if sender not in expected]:
+            raise PeerFault("unknown sender", f"{strangers[:5]} are not behind this stream, or no neighbours here")
+        if len(arrived.senders) < len(expected):
+            raise PeerFault("bad senders", f"{arrived.senders[:5]}, where a row of each of {expected[:5]} is due")
+
+    def _untimely(self, round_: int) -> PeerFault:
+        if round_ < self.durable:
+            return PeerFault("stale", f"round {round_} is over since the checkpoint at {self.durable}")
+        return PeerFault("future", f"round {round_}, while this node is in round {self.round}")
+
+    def _compare(self, rows: bytes, taken: _Phase, node: int, n: int) -> None:
+        """An identical copy of what has come before is ignored, another one is a fault."""
+        same = taken.rows[node] == rows if node in taken.rows else taken.seals[node] == self._seal(rows)
+        if not same:
+            at = f"round {n // len(self.phases)}, phase {self.phases[n % len(self.phases)]!r}"
+            raise PeerFault("other bytes", f"agents {self.senders[node][:5]} sent {at} before, and differently")
 
     def complete(self, round_: int, phase: str) -> bool:
-        taken = self._taken.get((round_, phase))
-        return not self.place or (taken is not None and len(taken.digests) == len(self.place))
+        taken = self._taken.get(self._count(round_, phase))
+        return not self.senders or (taken is not None and len(taken.rows) == len(self.senders))
 
     def missing(self, round_: int, phase: str) -> set[int]:
         """Agents whose rows of this phase have not arrived."""
-        taken = self._taken.get((round_, phase))
-        return set(self.place).difference(taken.digests if taken else ())
+        taken = self._taken.get(self._count(round_, phase)) or _Phase()
+        absent = (agents for node, agents in self.senders.items() if node not in taken.rows | taken.seals)
+        return {agent for agents in absent for agent in agents}
 
-    def pop(self, round_: int, phase: str) -> list[Array]:
-        """The rows of a complete phase, in ascending order of agents."""
-        taken = self._taken.get((round_, phase)) or _Phase()
-        rows, taken.rows = taken.rows, {}
-        return [numbers(rows[sender]) for sender in self.place if sender in rows]
+    def pop(self, round_: int, phase: str) -> tuple[list[bytes], list[bytes]]:
+        """The rows of a complete phase and their seals, in ascending order of nodes."""
+        taken = self._taken.get(self._count(round_, phase)) or _Phase()
+        rows = [taken.rows[node] for node in self.senders]
+        seals = [self._seal(one) for one in rows]
+        taken.rows, taken.seals = {}, dict(zip(self.senders, seals, strict=True))
+        return rows, seals
+
+    def _count(self, round_: int, phase: str) -> int:
+        return len(self.phases) * round_ + self.phases.index(phase)
 
     def advance(self, round_: int) -> None:
         """The node is now in this round."""
         self.round = round_
+        self._now, self._end = len(self.phases) * round_, len(self.phases) * (round_ + self.ahead + 1)
+        self._openings = {n: start for n, start in self._openings.items() if n >= self._now}
 
     def forget(self, durable: int) -> None:
         """Rounds before `durable` are safe on disk, twice."""
         self.durable = durable
-        self._taken = {at: phase for at, phase in self._taken.items() if at[0] >= durable}
+        self._first = len(self.phases) * durable
+        self._taken = {n: phase for n, phase in self._taken.items() if n >= self._first}

@@ -13,17 +13,17 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.topology import Graph
+from node.codec import numbers, payload
 
 _SMALL = 1 << 16  # numbers: below, all rows are copied and multiplied in one go; above, that would take longer
 
 
 class Mixer:
-    """The rows of P that belong to the hosted agents."""
+    """The rows of P that belong to the hosted agents. `order` says whose rows come, one after the other."""
 
-    def __init__(self, graph: Graph, edge_weights: Array, owned: Sequence[int]) -> None:
+    def __init__(self, graph: Graph, edge_weights: Array, owned: Sequence[int], order: Sequence[int]) -> None:
         rows = [_row(graph, edge_weights, agent) for agent in owned]
-        self.known = sorted({j for row in rows for j in row})  # hosted agents and all their neighbours
-        place = {agent: n for n, agent in enumerate(self.known)}
+        place = {agent: n for n, agent in enumerate(order)}
         slots = max(len(row) for row in rows)
         self._index = np.zeros((slots, len(owned)), dtype=np.intp)
         self._weight = np.zeros((slots, len(owned), 1))
@@ -31,17 +31,25 @@ class Mixer:
             for slot, j in enumerate(sorted(row)):
                 self._index[slot, n], self._weight[slot, n, 0] = place[j], row[j]
 
-    def mix(self, rows: Sequence[Array]) -> Array:
-        """`rows` holds a row for each of `known`."""
-        dimension = len(rows[0])
-        total = np.zeros((self._index.shape[1], dimension))
+    def mix(self, own: Array, others: Sequence[bytes]) -> Array:
+        """`own` (hosted agents, d) comes first, then what `others` sent."""
+        dimension = own.shape[1]
         if self._index.size * dimension <= _SMALL:
-            for term in self._weight * np.array(rows)[self._index]:
-                total += term
-        else:
-            for index, weight in zip(self._index.tolist(), self._weight, strict=True):
-                for own, j in enumerate(index):
-                    total[own] += weight[own] * rows[j]
+            return self._at_once(numbers(b"".join((payload(own), *others)), dimension))
+        return self._one_by_one([*own, *(row for rows in others for row in numbers(rows, dimension))])
+
+    def _at_once(self, rows: Array) -> Array:
+        """`accumulate` adds strictly in order, where `sum` would not; and 0 is what a sum of nothing but −0 must be."""
+        terms = self._weight * rows.take(self._index, axis=0)
+        return np.asarray(np.add.accumulate(terms, axis=0)[-1] + 0.0)
+
+    def _one_by_one(self, rows: Sequence[Array]) -> Array:
+        total = np.zeros((self._index.shape[1], len(rows[0])))
+        term = np.empty_like(total[0])
+        for index, weight in zip(self._index.tolist(), self._weight, strict=True):
+            for own, j in enumerate(index):
+                np.multiply(rows[j], weight[own], out=term)
+                total[own] += term
         return total
 
 

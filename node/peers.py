@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from node.cluster import Cluster
-from node.codec import decode, message_limit
+from node.codec import message_limit
 from node.errors import PeerFault, Refusals
 from node.hosting import Hosting, Neighbour
 from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS
@@ -88,12 +88,13 @@ class Peers:
         return self._cluster.addresses[neighbour.node], name
 
     async def _speak(self, neighbour: Neighbour, need: int, read: Any, write: Any) -> None:
-        run, limit, dimension = self.run, self._limit, self.run.hosting.dimension
+        run, limit = self.run, self._limit
+        lane = run.inbox.lane(neighbour.node)
 
         def take(frame: bytes) -> None:
             if len(frame) > limit:
                 raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {limit} are the most")
-            run.take(decode(frame, dimension), neighbour)
+            run.take(frame, lane)
 
         await run.links[neighbour.node].serve(read, write, run.frames_since(neighbour, need), need, take)
 

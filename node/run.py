@@ -18,13 +18,15 @@ import numpy as np
 
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
-from node.codec import Rows, encode
+from dpp2.keys import derive
+from node.codec import encode, finite, payload
 from node.errors import Diverged, NodeFailed
 from node.files import Checkpoints, Journal, RecordFiles
 from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
-from node.inbox import Inbox
+from node.inbox import Inbox, Lane
 from node.keyring import Keyring
 from node.links import Link
+from node.seals import sealing
 
 
 class NodeRun:
@@ -42,13 +44,19 @@ class NodeRun:
         telemetry: bool,
     ) -> None:
         self.hosting, self.neighbours, self.run_id, self.every = hosting, neighbours, run_id, every
-        self.rounds = 0
+        self.rounds, self._telemetry = 0, telemetry
         self.finished = False  # and durable
         self.phases = hosting.experiment.algorithm.phases
         self.program = hosting.program(keyring, run_id)
+        self.mixer = hosting.mixer(neighbours)
         self.links = {neighbour.node: Link(neighbour) for neighbour in neighbours}
+        self._alike: dict[tuple[int, ...], list[Link]] = {}  # neighbours that get the same rows share one frame
+        for link in self.links.values():
+            self._alike.setdefault(link.neighbour.ours, []).append(link)
+        self._seal = sealing(derive(keyring.agents[hosting.owned[0]], "seal", run_id))
+        senders = {neighbour.node: neighbour.theirs for neighbour in neighbours}
         # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
-        self.inbox = Inbox(run_id, self.phases, hosting.foreign, hosting.dimension, ahead=2 * every + 2)
+        self.inbox = Inbox(run_id, self.phases, senders, hosting.dimension, ahead=2 * every + 2, seal=self._seal)
         self.records = RecordFiles(folder / "records", record_widths(hosting, telemetry))
         self.journal = Journal(folder / "journal.bin", self.phases)
         self.checkpoints = Checkpoints(folder)
@@ -60,7 +68,7 @@ class NodeRun:
         self.until = 0  # the orchestrator's credit
         self.frames = self.bytes = 0
         self._changed = asyncio.Event()
-        self._complete = asyncio.Event()
+        self._arrival: asyncio.Future[None] | None = None  # somebody waits for a phase to be complete
         self._idle = asyncio.Event()
         try:
             self.complaints = self._restore()
@@ -123,17 +131,19 @@ class NodeRun:
         self._idle.set()
 
     async def _round(self, k: int) -> None:
-        x, inputs = self.state.x, None
+        x = self.state.x
+        inputs: list[bytes] = []
         generator = self.program.round(self.state, k)
         message = next(generator)
         while True:
-            if not np.isfinite(message.rows).all():
+            content = payload(message.rows)
+            if not finite(content):
                 raise Diverged(f"the run diverged: round {k} has left the range of floating point")
-            self.journal.check(k, message.phase, inputs, message.rows)
+            self.journal.check(k, message.phase, inputs, self._seal(content))
             self._send(k, message.phase, message.rows)
-            inputs = self.hosting.mixed(message.rows, await self._received(k, message.phase))
+            received, inputs = await self._received(k, message.phase)
             try:
-                message = generator.send(inputs)
+                message = generator.send(self.mixer.mix(message.rows, received))
             except StopIteration as done:
                 self.state, private = done.value
                 break
@@ -141,47 +151,49 @@ class NodeRun:
         self.sent, self.k = {}, k + 1
         self.inbox.advance(self.k)
 
-    async def _received(self, k: int, phase: str) -> list[Array]:
+    async def _received(self, k: int, phase: str) -> tuple[list[bytes], list[bytes]]:
+        """What all neighbours sent, and the seals of it."""
         while not self.inbox.complete(k, phase):
-            self._complete.clear()
-            await self._complete.wait()
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
         return self.inbox.pop(k, phase)
 
-    def take(self, rows: Rows, neighbour: Neighbour) -> None:
+    def take(self, frame: bytes, lane: Lane) -> None:
         """What a neighbour sent; a fault leaves everything as it was."""
-        if self.inbox.take(rows, neighbour.theirs):
-            self._complete.set()
+        if self.inbox.take(frame, lane) and self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def _send(self, k: int, phase: str, rows: Array) -> None:
         self.sent[phase] = rows
-        frames: dict[tuple[int, ...], bytes] = {}  # neighbours that get the same rows share one serialisation
-        for link in self.links.values():
-            frame = frames.get(link.neighbour.ours) or self._frame(link.neighbour, k, phase, rows)
-            frames[link.neighbour.ours] = frame
-            link.send(k, frame)
-            self.frames += 1
-            self.bytes += len(frame)
+        for ours, links in self._alike.items():
+            frame = self._frame(ours, k, phase, rows)
+            for link in links:
+                link.send(k, frame)
+            self.frames += len(links)
+            self.bytes += len(links) * len(frame)
 
-    def _frame(self, neighbour: Neighbour, k: int, phase: str, rows: Array) -> bytes:
-        part = self.hosting.rows_for(neighbour, rows)
-        return encode(self.run_id, k, phase, neighbour.ours, part)
+    def _frame(self, ours: tuple[int, ...], k: int, phase: str, rows: Array) -> bytes:
+        return encode(self.run_id, k, phase, ours, self.hosting.rows_of(ours, rows))
 
     def frames_since(self, neighbour: Neighbour, need: int) -> Iterator[bytes]:
         """Everything sent from round `need` until now, for a neighbour that has just connected."""
         shape = (len(self.hosting.owned), self.hosting.dimension)
         before = (
-            self._frame(neighbour, k, phase, self.records.read(phase, k).reshape(shape))
+            self._frame(neighbour.ours, k, phase, self.records.read(phase, k).reshape(shape))
             for k in range(need, self.k)
             for phase in self.phases
         )
         current = self.sent.items() if need <= self.k else ()
-        return chain(before, [self._frame(neighbour, self.k, phase, rows) for phase, rows in current])
+        return chain(before, [self._frame(neighbour.ours, self.k, phase, rows) for phase, rows in current])
 
     # -- files -------------------------------------------------------------------------------------------------
 
     def _record(self, x: Array, private: Private) -> None:
-        for name, values in {**self.sent, **private_records(x, private)}.items():
+        for name, values in self.sent.items():
             self.records.append(name, values)
+        if self._telemetry:
+            for name, values in private_records(x, private).items():
+                self.records.append(name, values)
 
     async def checkpoint(self) -> None:
         """Begin a checkpoint at round k, if there is none yet; the disk takes its time while rounds go on.

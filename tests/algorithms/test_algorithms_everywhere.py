@@ -48,7 +48,8 @@ def apart(simulation: Simulation) -> dict[str, Array]:
     """The run of agents that each host themselves alone and answer each other as nodes do; what they sent, and x."""
     experiment, graph = simulation.experiment, simulation.setting.graph
     weights = edge_weights(graph, experiment.network.weights)
-    mixers = [Mixer(graph, weights, [i]) for i in range(graph.agents)]
+    others = [[j for j in range(graph.agents) if j != i] for i in range(graph.agents)]
+    mixers = [Mixer(graph, weights, [i], [i, *others[i]]) for i in range(graph.agents)]
     programs, states = [], []
     for i, x0 in enumerate(simulation.setting.starts(simulation.network.dimension)):
         objective = experiment.problem.objective([i], graph.agents)
@@ -62,7 +63,7 @@ def apart(simulation: Simulation) -> dict[str, Array]:
         for _ in experiment.algorithm.phases:
             rows = np.concatenate([message.rows for message in messages])
             sent[messages[0].phase].append(rows)
-            answers = [mixer.mix(rows[mixer.known]) for mixer in mixers]
+            answers = [m.mix(rows[i : i + 1], [rows[j].tobytes() for j in others[i]]) for i, m in enumerate(mixers)]
             for i, step in enumerate(steps):
                 try:
                     messages[i] = step.send(answers[i])

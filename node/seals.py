@@ -1,0 +1,26 @@
+"""What stands for rows that are kept only to be compared: short ones themselves, long ones a tag.
+
+The tag is Poly1305 under a key of this node and run. It never leaves the node, and to somebody who has not seen any,
+two different rows of L bytes have the same one with a probability of at most ⌈L/16⌉ · 2⁻¹⁰³. SHA-256 takes four times
+as long, which for rows of 100,000 numbers was a quarter of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cryptography.hazmat.primitives.poly1305 import Poly1305
+
+Bytes = bytes | memoryview
+Seal = Callable[[Bytes], bytes]
+
+_SHORT = 512  # bytes: a tag of so few takes longer than keeping and comparing them
+
+
+def sealing(key: bytes) -> Seal:
+    """The seal under a key of 32 bytes."""
+
+    def seal(rows: Bytes) -> bytes:
+        return bytes(rows) if len(rows) <= _SHORT else Poly1305.generate_tag(key, rows)
+
+    return seal

@@ -30,6 +30,7 @@ Words = NDArray[np.uint64]
 _BLOCK = AES.block_size // 8
 _WORD = 8
 _PIECE = 8192  # words that are turned into noise at a time: longer arrays leave the cache between two passes over them
+_ROUNDS = 16  # whose noise is drawn together, at most
 _ONE = np.uint64(0x3FF << 52)  # the bits of 1.0: with 52 random bits below them, a float in [1, 2)
 
 
@@ -85,13 +86,6 @@ class Keystream:
         self._cipher.reset_nonce(round_.to_bytes(8, "big") + block.to_bytes(8, "big"))
         stream = self._cipher.update(bytes(skipped + count * _WORD))
         return np.frombuffer(stream, dtype="<u8", offset=skipped).astype(np.uint64, copy=False)
-
-
-def _pieces(slices: Sequence[tuple[Keystream, int, int]], k: int) -> Iterator[Words]:
-    """Everybody's words of round k, piece by piece."""
-    for stream, start, count in slices:
-        for first in range(start, start + count, _PIECE):
-            yield stream.words(k, first, min(_PIECE, start + count - first))
 
 
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
@@ -157,17 +151,45 @@ class NoiseStream:
             (Keystream(derive(key, "noise", purpose)), first * dimension, count * dimension)
             for key, first, count in _runs(keys, agents)
         ]
+        self._together = min(max(_PIECE // (len(agents) * dimension), 1), _ROUNDS)
+        self._drawn: tuple[int, Array] = -1, np.empty(0)
 
     def __call__(self, k: int) -> Noise:
         """The noise of round k, (agents, d); silence where every scale is zero."""
         scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
         if self.silent or (isinstance(scale, float) and scale == 0.0):
             return SILENCE
-        parts = [standard_laplace(words) for words in _pieces(self.slices, k)]
-        noise = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        noise = noise.reshape(-1, self.dimension)
+        if self._together > 1:
+            return np.asarray(scale * self._ahead(k))
+        noise: Array = self._standard(range(k, k + 1))[0]
         noise *= scale
         return noise
+
+    def _ahead(self, k: int) -> Array:
+        """Where a round needs few words, those of some rounds are turned into noise together."""
+        first = k - k % self._together
+        if first != self._drawn[0]:
+            self._drawn = first, self._standard(range(first, first + self._together))
+        drawn: Array = self._drawn[1][k - first]
+        return drawn
+
+    def _standard(self, rounds: range) -> Array:
+        """Lap(1) for these rounds: (rounds, agents, d)."""
+        parts = [words for k in rounds for stream, *where in self.slices for words in _pieces(stream, k, *where)]
+        return _laplace_of(parts).reshape(len(rounds), -1, self.dimension)
+
+
+def _pieces(stream: Keystream, k: int, start: int, count: int) -> Iterator[Words]:
+    """The words of one slice, no more than a piece at a time."""
+    for first in range(start, start + count, _PIECE):
+        yield stream.words(k, first, min(_PIECE, start + count - first))
+
+
+def _laplace_of(parts: Sequence[Words]) -> Array:
+    """Noise of many words while they are in the cache; of few, all at once."""
+    if len(parts[0]) * 8 >= _PIECE:
+        return np.concatenate([standard_laplace(words) for words in parts])
+    return standard_laplace(np.concatenate(parts))
 
 
 def _one_or_column(values: Array) -> Array | float:

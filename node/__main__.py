@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from node.limits import CHECKPOINT_EVERY
 from node.process import set_up, settle
 
 _PR_SET_PDEATHSIG = 1
@@ -148,7 +149,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
     security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")
     add("--telemetry", choices=("full", "none"), default="none", help="full: write down x, gradients and noise, too")
-    add("--checkpoint-every", type=int, default=10, metavar="C", help="rounds between checkpoints (%(default)s)")
+    add(
+        "--checkpoint-every",
+        type=int,
+        default=CHECKPOINT_EVERY,
+        metavar="C",
+        help="rounds between checkpoints (%(default)s)",
+    )
     add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (default: --home)")
     add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
     add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import mmap
 import os
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,8 @@ import numpy as np
 from dpp2.arrays import Array
 from node.errors import NodeFailed
 
-_ENTRY = struct.Struct("<QB32s")  # round, phase, digest
+_ENTRY = struct.Struct("<32sQB")  # digest, round, phase (from 1 on)
+_MORE = 1024  # entries by which the journal grows
 _LENGTH = struct.Struct("<Q")
 
 
@@ -77,18 +79,27 @@ class RecordFiles:
 class Journal:
     """Digests of everything that left: a replay that would send other bytes finds out before it does.
 
-    An entry reaches the operating system before its frame leaves, so it survives the death of the process.
+    An entry is in a mapped file before its frame leaves, so it survives the death of the process, without a call of the
+    operating system for each. Its last byte is written last: an entry without it is unfinished, and nothing left.
     """
 
     def __init__(self, path: Path, phases: Sequence[str]) -> None:
-        self._phases = {phase: n for n, phase in enumerate(phases)}
+        self._phases = {phase: n for n, phase in enumerate(phases, start=1)}
         self._known: dict[tuple[int, int], bytes] = {}
-        whole = path.read_bytes() if path.exists() else b""
-        for round_, phase, digest in _ENTRY.iter_unpack(whole[: len(whole) // _ENTRY.size * _ENTRY.size]):
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._map = self._longer(os.fstat(self._file).st_size // _ENTRY.size)
+        for digest, round_, phase in _ENTRY.iter_unpack(self._map[:]):
+            if phase == 0:
+                break
             self._known[round_, phase] = digest
+        self._end = len(self._known) * _ENTRY.size
         self.rounds = max((round_ + 1 for round_, _ in self._known), default=0)  # of which anything has ever left
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.ftruncate(self._file, len(whole) // _ENTRY.size * _ENTRY.size)
+
+    def _longer(self, entries: int) -> mmap.mmap:
+        """Room for more. It is claimed now: of a full disk, a write to mapped memory could not tell."""
+        size = _ENTRY.size * (entries + _MORE)
+        os.posix_fallocate(self._file, 0, size)
+        return mmap.mmap(self._file, size)
 
     def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> None:
         """Note what is about to leave and what it rests on, or stop the node if it differs from what left before.
@@ -99,7 +110,7 @@ class Journal:
         at = (round_, self._phases[phase])
         before = self._known.get(at)
         if before is None:
-            os.write(self._file, _ENTRY.pack(*at, digest))
+            self._append(digest, *at)
             self._known[at] = digest
             self.rounds = max(self.rounds, round_ + 1)
         elif before != digest:
@@ -108,11 +119,21 @@ class Journal:
                 "copies of one value would leak it"
             )
 
+    def _append(self, digest: bytes, round_: int, phase: int) -> None:
+        if self._end == len(self._map):
+            self._map.close()
+            self._map = self._longer(self._end // _ENTRY.size)
+        last = self._end + _ENTRY.size - 1
+        self._map[self._end : last] = _ENTRY.pack(digest, round_, 0)[:-1]
+        self._map[last] = phase
+        self._end = last + 1
+
     def forget(self, durable: int) -> None:
         """Rounds before this one cannot be replayed any more."""
         self._known = {at: digest for at, digest in self._known.items() if at[0] >= durable}
 
     def close(self) -> None:
+        self._map.close()
         os.close(self._file)
 
 

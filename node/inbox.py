@@ -62,6 +62,10 @@ class Inbox:
         """For a new stream, on which the neighbour begins with the round that is being run here."""
         return Lane(node, self.senders[node], self.dimension, self._now)
 
+    def in_hand(self, lane: Lane) -> int:
+        """How many phases of a neighbour wait to be used."""
+        return lane.due - self._now
+
     def take(self, frame: bytes, lane: Lane) -> bool:
         """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""
         n, rows = self._read(frame, lane)

@@ -1,4 +1,4 @@
-"""Every time limit and channel setting in one place; the defaults fit slow networks."""
+"""Every limit and channel setting in one place; the defaults fit slow networks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ REPORT_EVERY = 1.0  # seconds between progress reports of a node that is busy; w
 CALL_SECONDS = 30.0  # a control call that takes longer has failed
 PROBE_SECONDS = 5.0  # a health check that takes longer has failed
 KEEPALIVE_SECONDS = 20
+
+CHECKPOINT_EVERY = 50  # rounds; a node that died runs up to twice as many again, as fast as it can, on what it is sent
+ROUNDS_IN_HAND = 4  # of frames that wait to be used: more only come to a node that catches up, and it reads no faster
 
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),

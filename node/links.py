@@ -31,16 +31,21 @@ class Link:
         write: Callable[[bytes], Awaitable[None]],
         backlog: Iterable[bytes],
         need: int,
-        take: Callable[[Any], None],
+        take: Callable[[Any], bool],
+        room: Callable[[], Awaitable[None]],
     ) -> None:
-        """Speak over one stream until it ends: first what the peer has missed, then what comes. `take` may raise."""
+        """Speak over one stream until it ends: first what the peer has missed, then what comes.
+
+        `take` may raise. Where it says that this is enough, nothing is read before there is `room`.
+        """
         queue = _Queue(backlog, need)
         self._queues.append(queue)
         writer = asyncio.create_task(queue.drain(write))
         writer.add_done_callback(lambda done: done.cancelled() or done.exception())  # the reader hears of it, too
         try:
             while (frame := await read()) is not grpc.aio.EOF:
-                take(frame)
+                if not take(frame):
+                    await room()
         finally:
             self._queues.remove(queue)
             writer.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -91,12 +92,13 @@ class Peers:
         run, limit = self.run, self._limit
         lane = run.inbox.lane(neighbour.node)
 
-        def take(frame: bytes) -> None:
+        def take(frame: bytes) -> bool:
             if len(frame) > limit:
                 raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {limit} are the most")
-            run.take(frame, lane)
+            return run.take(frame, lane)
 
-        await run.links[neighbour.node].serve(read, write, run.frames_since(neighbour, need), need, take)
+        backlog = run.frames_since(neighbour, need)
+        await run.links[neighbour.node].serve(read, write, backlog, need, take, partial(run.room, lane))
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
         run = self.run

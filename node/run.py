@@ -25,6 +25,7 @@ from node.files import Checkpoints, Journal, RecordFiles
 from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
 from node.inbox import Inbox, Lane
 from node.keyring import Keyring
+from node.limits import ROUNDS_IN_HAND
 from node.links import Link
 from node.seals import sealing
 
@@ -67,6 +68,8 @@ class NodeRun:
         self.k, self.state = 0, hosting.start(self.program, keyring, run_id)
         self.until = 0  # the orchestrator's credit
         self.frames = self.bytes = 0
+        self._enough = ROUNDS_IN_HAND * len(self.phases)  # phases
+        self._used = asyncio.Event()  # a round is over
         self._changed = asyncio.Event()
         self._arrival: asyncio.Future[None] | None = None  # somebody waits for a phase to be complete
         self._idle = asyncio.Event()
@@ -150,6 +153,7 @@ class NodeRun:
         self._record(x, private)
         self.sent, self.k = {}, k + 1
         self.inbox.advance(self.k)
+        self._used.set()
 
     async def _received(self, k: int, phase: str) -> tuple[list[bytes], list[bytes]]:
         """What all neighbours sent, and the seals of it."""
@@ -158,10 +162,17 @@ class NodeRun:
             await self._arrival
         return self.inbox.pop(k, phase)
 
-    def take(self, frame: bytes, lane: Lane) -> None:
-        """What a neighbour sent; a fault leaves everything as it was."""
+    def take(self, frame: bytes, lane: Lane) -> bool:
+        """What a neighbour sent; a fault leaves everything as it was. False if there is enough in hand of this one."""
         if self.inbox.take(frame, lane) and self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
+        return self.inbox.in_hand(lane) < self._enough
+
+    async def room(self, lane: Lane) -> None:
+        """Until some of what this neighbour sent has been used."""
+        while self.inbox.in_hand(lane) >= self._enough:
+            self._used.clear()
+            await self._used.wait()
 
     def _send(self, k: int, phase: str, rows: Array) -> None:
         self.sent[phase] = rows

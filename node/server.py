@@ -24,7 +24,7 @@ from node.errors import STATUS, Diverged, NodeFailed, PeerFault, Refusals
 from node.hosting import Hosting
 from node.keyring import Keyring
 from node.ledgers import LedgerFile
-from node.limits import REPORT_EVERY, SERVER_OPTIONS
+from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
 from node.peers import METHOD, SERVICE, Peers, transport_limit
 from node.run import NodeRun
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
@@ -42,7 +42,7 @@ class NodeConfig:
     cluster: Path  # cluster.toml, read when a run is prepared
     home: Path
     tls: Path | None  # folder with certificates; None is plaintext, which authenticates nobody
-    every: int = 10  # rounds between checkpoints
+    every: int = CHECKPOINT_EVERY  # rounds between checkpoints
     telemetry: bool = False  # whether x, gradients and noise are written down, too
     keys: Path | None = None  # folder with the agents' keys; None: `home`
     eta_key: Path | None = None

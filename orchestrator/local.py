@@ -15,6 +15,7 @@ from dpp2 import Experiment, Simulation
 from dpp2.topology import FromFile
 from node.cluster import Cluster
 from node.keyring import write_key
+from node.limits import CHECKPOINT_EVERY
 from node.tls import ORCHESTRATOR, Identity
 from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
@@ -51,7 +52,7 @@ class LocalCluster:
         ledger: Path,
         tls: bool = False,
         tap: Tap | None = None,
-        every: int = 10,
+        every: int = CHECKPOINT_EVERY,
     ) -> None:
         self._simulation, self._folder, self._ledger, self._every = simulation, folder, ledger, every
         self._groups = {min(group): list(group) for group in groups}

@@ -19,7 +19,7 @@ import numpy as np
 from dpp2 import Simulation
 from node.cluster import Cluster
 from node.codec import encode
-from node.limits import CHANNEL_OPTIONS
+from node.limits import CHANNEL_OPTIONS, CHECKPOINT_EVERY
 from node.process import SETTINGS
 from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
@@ -139,7 +139,7 @@ class Nodes:
 
 @asynccontextmanager
 async def nodes(
-    simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = 10, tap: Tap | None = None
+    simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = CHECKPOINT_EVERY, tap: Tap | None = None
 ) -> Any:
     """One process per element of `groups`, with a node per element of that, which hosts its agents."""
     flat = [node for process in groups for node in process]

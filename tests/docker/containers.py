@@ -21,7 +21,7 @@ from node.cluster import Cluster
 ROOT = Path(__file__).parents[2]
 IMAGE = "dpp2:test"
 COMPARED = ("observation.npz", "truth.npz", "solution.npz")
-_JOURNAL_BYTES = 2 * 41  # of a round: an entry for each of its two phases, written before its messages leave
+_JOURNAL_ENTRY, _PHASES = 41, 2  # bytes of an entry, whose last one is set when it is whole; entries of a round
 
 
 def command(*words: object, cwd: Path | None = None, timeout: float = 240, **more: str) -> str:
@@ -160,8 +160,8 @@ def rate(home: Path, rounds: int) -> float:
 
 def rounds_of(home: Path) -> int:
     """Rounds of its longest run of which everything has left; a journal is on disk before anything leaves."""
-    entries = [path.stat().st_size for path in home.glob("runs/*/journal.bin")]
-    return max(entries, default=0) // _JOURNAL_BYTES
+    marks = [path.read_bytes()[_JOURNAL_ENTRY - 1 :: _JOURNAL_ENTRY] for path in home.glob("runs/*/journal.bin")]
+    return max((len(one.rstrip(b"\0")) for one in marks), default=0) // _PHASES
 
 
 def _free_ports(count: int) -> list[int]:

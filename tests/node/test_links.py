@@ -14,6 +14,7 @@ from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from node.cluster import Cluster
 from node.hosting import Neighbour
+from node.limits import ROUNDS_IN_HAND
 from node.links import Link
 from node.peers import METHOD, SERVICE
 from node.server import run_folder
@@ -138,7 +139,7 @@ async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
             await asyncio.sleep(0.01)  # a stream takes a moment to end
 
     link = Link(Neighbour(1, (1,), (0,)))
-    serving = asyncio.create_task(link.serve(read, write, [b"a frame"], 0, lambda frame: None))
+    serving = asyncio.create_task(link.serve(read, write, [b"a frame"], 0, lambda frame: True, begun.wait))
     await ending.wait()
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -258,6 +259,27 @@ async def test_a_neighbour_that_comes_back_catches_up_promptly(damaged: bool, tm
             gained = nodes.nodes[node].refusals.counts - counts
             assert not {kind: count for kind, count in gained.items() if kind != "not prepared"}, node
         assert not nodes.nodes[1].refusals.counts.total() - nodes.nodes[1].refusals.counts["not prepared"]
+    assert_same_run(nodes)
+
+
+async def test_a_node_that_catches_up_holds_a_few_rounds_at_a_time(tmp_path: Path) -> None:
+    """Frames of 100,000 numbers would fill its memory otherwise: neighbours have all that it lacks on record."""
+    async with live(small(run__rounds=30), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(15)
+        await nodes.reach(15)
+        await nodes.nodes[1].stop()
+        (run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.bin").write_bytes(b"")
+        await nodes.start_one(1)
+        await nodes.prepare(1)  # at round 10, and not allowed to run: what comes, waits
+        run = nodes.nodes[1].run
+        assert run is not None
+        async with asyncio.timeout(SECONDS):
+            while len(run.inbox._taken) < ROUNDS_IN_HAND * 2:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        assert sorted(run.inbox._taken) == list(range(2 * 10, 2 * (10 + ROUNDS_IN_HAND)))
+        await nodes.finish()
     assert_same_run(nodes)
 
 

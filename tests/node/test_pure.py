@@ -103,13 +103,42 @@ def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Journ
     before.check(0, "y", [], A)
     before.check(0, "z", [], A)
     path = tmp_path / "journal.bin"
-    path.write_bytes(path.read_bytes()[:-lost])
+    path.write_bytes(path.read_bytes()[: 2 * 41 - lost])
     after = journal()
     after.check(0, "z", [], B)  # was never whole, so it never left
     last = journal()
     last.check(0, "z", [], B)
     with pytest.raises(NodeFailed):
         last.check(0, "y", [], B)
+
+
+def test_an_entry_without_its_last_byte_is_written_anew(journal: Callable[[], Journal], tmp_path: Path) -> None:
+    before = journal()
+    before.check(0, "y", [], A)
+    before.check(0, "z", [], A)
+    path = tmp_path / "journal.bin"
+    content = bytearray(path.read_bytes())
+    content[2 * 41 - 1] = 0  # killed just before it
+    path.write_bytes(content)
+    after = journal()
+    assert after.rounds == 1
+    after.check(0, "z", [], B)
+    with pytest.raises(NodeFailed):
+        journal().check(0, "z", [], A)
+
+
+def test_a_journal_grows_as_long_as_rounds_go_on(journal: Callable[[], Journal]) -> None:
+    first = journal()
+    for k in range(1100):
+        for phase in PHASES:
+            first.check(k, phase, [], b"%d" % k)
+    again = journal()
+    assert again.rounds == 1100
+    again.check(1100, "y", [], A)
+    for k in (0, 511, 512, 1099):
+        again.check(k, "z", [], b"%d" % k)
+        with pytest.raises(NodeFailed):
+            again.check(k, "y", [], A)
 
 
 def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Journal]) -> None:

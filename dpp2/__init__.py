@@ -9,12 +9,28 @@ result.observation  # what an eavesdropper on all channels has: y, z (K, N, d) a
 result.truth        # what it wants: x, grad, w, e (K, N, d) and eta (K,)
 """
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.records import Records
-from dpp2.simulation import Result, Simulation, run
 
-__version__ = version("dpp2")
+if TYPE_CHECKING:
+    from dpp2.records import Records
+    from dpp2.simulation import Result, Simulation, run
+
+    __version__: str
+
 __all__ = ["BadInput", "Experiment", "Records", "Result", "Simulation", "__version__", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """The rest when it is asked for: nodes, of which there are many, run without it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("dpp2")
+    if name not in __all__:
+        raise AttributeError(f"module 'dpp2' has no attribute {name!r}")
+    from dpp2 import records, simulation
+
+    return getattr(records if name == "Records" else simulation, name)

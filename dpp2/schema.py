@@ -8,7 +8,7 @@ belong to the kind and only keys that were given must fit it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Generic, Self, TypeVar
 
@@ -81,20 +81,12 @@ class Kinds(Generic[AnySection]):
         return (self[name] for name in self._places)
 
 
-def parse_kind(
-    name: str, tag: str, kinds: Kinds[AnySection] | Iterable[type[AnySection]], table: Mapping[str, Any]
-) -> AnySection:
+def parse_kind(name: str, tag: str, kinds: Kinds[AnySection], table: Mapping[str, Any]) -> AnySection:
     """Check a table whose `tag` key picks the kind; the first kind is the default."""
-    if isinstance(kinds, Kinds):
-        chosen = table.get(tag, kinds.names[0])
-        if not isinstance(chosen, str) or chosen not in kinds.names:
-            raise UnknownName(f"{name}.{tag}", chosen, chosen, kinds.names)
-        return parse_section(name, kinds[chosen], table)
-    by_name = {kind.model_fields[tag].default: kind for kind in kinds}
-    chosen = table.get(tag, next(iter(by_name)))
-    if not isinstance(chosen, str) or chosen not in by_name:
-        raise UnknownName(f"{name}.{tag}", chosen, chosen, list(by_name))
-    return parse_section(name, by_name[chosen], table)
+    chosen = table.get(tag, kinds.names[0])
+    if not isinstance(chosen, str) or chosen not in kinds.names:
+        raise UnknownName(f"{name}.{tag}", chosen, chosen, kinds.names)
+    return parse_section(name, kinds[chosen], table)
 
 
 def keys_of(cls: type[Section]) -> list[str]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpp2.errors import BadInput, one_line
-from dpp2.schema import Section
+from dpp2.schema import Kinds, Section
 
 if TYPE_CHECKING:  # an agent in a container knows its neighbours already and never draws a graph
     import networkx as nx
@@ -336,16 +336,19 @@ def _in_order(nodes: list[Any]) -> list[Any]:
         return sorted(nodes)
 
 
-TOPOLOGIES: tuple[type[NetworkSection], ...] = (
-    Geometric,
-    Ring,
-    PathGraph,
-    Star,
-    Complete,
-    Grid,
-    Torus,
-    Tree,
-    ErdosRenyi,
-    SmallWorld,
-    FromFile,
+TOPOLOGIES: Kinds[NetworkSection] = Kinds(
+    "dpp2",
+    {
+        "geometric": "topology:Geometric",
+        "ring": "topology:Ring",
+        "path": "topology:PathGraph",
+        "star": "topology:Star",
+        "complete": "topology:Complete",
+        "grid": "topology:Grid",
+        "torus": "topology:Torus",
+        "tree": "topology:Tree",
+        "erdos-renyi": "topology:ErdosRenyi",
+        "small-world": "topology:SmallWorld",
+        "file": "topology:FromFile",
+    },
 )

@@ -16,7 +16,8 @@ SETTINGS = {
 
 
 def set_up() -> None:
-    """Whatever the user has set stays."""
+    """Whatever the user has set stays. What is being loaded is no garbage: nobody needs to look for any meanwhile."""
+    gc.disable()
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
 
@@ -28,3 +29,4 @@ def settle() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+    gc.enable()

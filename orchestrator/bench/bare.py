@@ -82,7 +82,8 @@ async def main() -> None:
     ports = json.loads(await asyncio.to_thread(sys.stdin.readline))
     dialled = [(one, peer) for one in agents for peer in one.neighbours if one.agent < peer]
     streams = [asyncio.create_task(one.dial(peer, f"127.0.0.1:{ports[str(peer)]}")) for one, peer in dialled]
-    settle()
+    if settings["tuned"]:
+        settle()
     done, frame = 0, bytes(settings["bytes"])
     while line := await asyncio.to_thread(sys.stdin.readline):
         began, last = time.perf_counter(), done + int(line)

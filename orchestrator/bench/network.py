@@ -12,35 +12,44 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpp2 import Experiment, Simulation
-from orchestrator.bench.sides import REPETITIONS, Groups, bare, frame_bytes, nodes, separately, taking_turns, together
+from orchestrator.bench.sides import (
+    REPETITIONS,
+    Groups,
+    bare,
+    disropt,
+    frame_bytes,
+    has_disropt,
+    nodes,
+    separately,
+    taking_turns,
+    together,
+)
 from orchestrator.local import for_nodes
 
 _NEVER = 10**9  # rounds between checkpoints
-# Gradient tracking by DISROPT over OpenMPI, a process per agent, on two cores: measured once, not by this benchmark.
-DISROPT = {"ten_agents": "64–72", "fifty_processes": "9.3"}
 
 Note = Callable[[str], None]
 
 
-def bench(note: Note = lambda _: None) -> dict[str, Any]:
-    """Everything, as one document."""
-    return asyncio.run(_bench(note))
+def bench(note: Note = lambda _: None, disropt_python: str = sys.executable) -> dict[str, Any]:
+    """Everything, as one document; DISROPT beside it where that Python has it."""
+    return asyncio.run(_bench(note, disropt_python if has_disropt(disropt_python) else None))
 
 
-async def _bench(note: Note) -> dict[str, Any]:
-    paper = _simulation()
+async def _bench(note: Note, python: str | None) -> dict[str, Any]:
+    paper, two = _simulation(), "50 agents, a service each, 2 processes"
     return {
-        "two_processes": await _against_bare(
-            paper, separately(50, 2), 20, note, "50 agents, a service each, 2 processes"
+        "two_processes": await _against_bare(paper, separately(50, 2), 20, note, two),
+        "fifty_processes": await _against_bare(
+            paper, separately(50, 50), 10, note, "50 agents, a process each", python
         ),
-        "fifty_processes": await _against_bare(paper, separately(50, 50), 10, note, "50 agents, a process each"),
         "together": await _together(paper, note),
-        "ten_agents": await _ten_agents(note),
+        "ten_agents": await _ten_agents(note, python),
         "wide": await _wide(note),
         "overhead": await _overhead(note),
         "memory": await _memory(note),
@@ -53,18 +62,29 @@ def _simulation(**overrides: Any) -> Simulation:
     return Simulation(Experiment.load(overrides={"run.rounds": 10**5, **overrides}), record=False)
 
 
-async def _against_bare(simulation: Simulation, groups: Groups, rounds: int, note: Note, what: str) -> dict[str, float]:
+async def _against_bare(
+    simulation: Simulation, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
+) -> dict[str, float]:
+    """Nodes, bare streams with their settings, bare streams as gRPC comes, and DISROPT if there is a Python for it."""
     note(what)
-    async with nodes(simulation, groups) as ours, bare(simulation, groups) as streams:
-        rates = await taking_turns({"ours": ours, "bare": streams}, {"ours": rounds, "bare": rounds})
+    async with AsyncExitStack() as stack:
+        starts = {"ours": nodes(simulation, groups), "bare": bare(simulation, groups)}
+        starts["untuned"] = bare(simulation, groups, tuned=False)
+        if python is not None:
+            starts["disropt"] = disropt(simulation, python)
+        sides = {name: await stack.enter_async_context(start) for name, start in starts.items()}
+        rates = await taking_turns(sides, dict.fromkeys(sides, rounds))
     messages = _messages(simulation)
-    return {
+    figures = {
         "rounds_per_second": rates["ours"],
         "rounds_per_second_bare": rates["bare"],
+        "rounds_per_second_untuned": rates["untuned"],
         "messages_per_second": rates["ours"] * messages,
         "messages_per_second_bare": rates["bare"] * messages,
         "of_bare": rates["ours"] / rates["bare"],
+        "of_untuned": rates["ours"] / rates["untuned"],
     }
+    return figures if python is None else figures | {"rounds_per_second_disropt": rates["disropt"]}
 
 
 def _messages(simulation: Simulation) -> int:
@@ -97,10 +117,10 @@ def ten_agents() -> Iterator[Simulation]:
         yield _simulation(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
 
 
-async def _ten_agents(note: Note) -> dict[str, float]:
-    """One process each; others' figures for the same task on two cores stand beside ours."""
+async def _ten_agents(note: Note, python: str | None) -> dict[str, float]:
+    """One process each."""
     with ten_agents() as simulation:
-        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges")
+        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges", python)
 
 
 async def _wide(note: Note) -> dict[str, float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -44,13 +46,16 @@ class _Process:
         self._child = child
 
     @classmethod
-    async def start(cls, module: str, settings: Mapping[str, Any]) -> _Process:
-        environment = SETTINGS | os.environ
+    async def start(cls, *command: str, **environment: str) -> _Process:
         pipe = asyncio.subprocess.PIPE
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", f"orchestrator.bench.{module}", stdin=pipe, stdout=pipe, env=environment
+        return cls(
+            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=os.environ | environment)
         )
-        process = cls(child)
+
+    @classmethod
+    async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> _Process:
+        """A module of this package, which reads its settings from its first line."""
+        process = await cls.start(sys.executable, "-m", f"orchestrator.bench.{name}", **environment)
         process.say(json.dumps(settings))
         return process
 
@@ -76,8 +81,8 @@ class _Process:
             await self._child.wait()
 
 
-class Bare:
-    """Streams with nothing behind them."""
+class Lines:
+    """Processes that are told how many rounds to run, and answer how long they took: bare streams, DISROPT."""
 
     def __init__(self, processes: Sequence[_Process]) -> None:
         self._processes = processes
@@ -87,20 +92,26 @@ class Bare:
 
 
 @asynccontextmanager
-async def bare(simulation: Simulation, groups: Groups) -> Any:
-    """Agents of one process share it here as their nodes do there; each keeps its own streams."""
+async def bare(simulation: Simulation, groups: Groups, *, tuned: bool = True) -> Any:
+    """Agents of one process share it here as their nodes do there; each keeps its own streams.
+
+    Tuned: with the same settings of gRPC and Python as nodes have, which make streams faster, too.
+    """
     graph, frame = simulation.setting.graph, frame_bytes(simulation)
     neighbours = {agent: [int(j) for j in graph.neighbours(agent)] for agent in range(graph.agents)}
-    shared = {"neighbours": neighbours, "bytes": frame}
+    shared = {"neighbours": neighbours, "bytes": frame, "tuned": tuned}
     agents = [[agent for node in process for agent in node] for process in groups]
-    processes = await asyncio.gather(*(_Process.start("bare", {**shared, "agents": own}) for own in agents))
+    environment = SETTINGS if tuned else {}
+    processes = await asyncio.gather(
+        *(_Process.module("bare", {**shared, "agents": own}, environment) for own in agents)
+    )
     try:
         ports: dict[str, int] = {}
         for process in processes:
             ports |= await process.hear()
         for process in processes:
             process.say(json.dumps(ports))
-        yield Bare(processes)
+        yield Lines(processes)
     finally:
         await asyncio.gather(*(process.end() for process in processes))
 
@@ -173,12 +184,35 @@ async def _workers(
     shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
     shared |= {"home": str(folder), "tls": str(certificates or "")}
     settings = [{**shared, "groups": process, "every": every} for process in groups]
-    processes = await asyncio.gather(*(_Process.start("worker", one) for one in settings))
+    processes = await asyncio.gather(*(_Process.module("worker", one, SETTINGS) for one in settings))
     ports: dict[str, int] = {}
     for process in processes:
         stack.push_async_callback(process.end)
         ports |= await process.hear()
     return processes, ports
+
+
+@asynccontextmanager
+async def disropt(simulation: Simulation, python: str) -> Any:
+    """The same network under DISROPT, a process per agent."""
+    script = Path(__file__).with_name("disropt.py")
+    agents = simulation.setting.graph.agents
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        edges = Path(folder) / "graph.edges"
+        edges.write_text("".join(f"{i} {j}\n" for i, j in simulation.setting.graph.edges))
+        mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        process = await _Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
+        try:
+            yield Lines([process])
+        finally:
+            await process.end()
+
+
+def has_disropt(python: str) -> bool:
+    """Whether DISROPT can be run with this Python."""
+    found = shutil.which("mpirun") and shutil.which(python)
+    return bool(found) and subprocess.run([python, "-c", "import disropt"], capture_output=True).returncode == 0
 
 
 def frame_bytes(simulation: Simulation) -> int:

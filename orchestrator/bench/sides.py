@@ -101,7 +101,7 @@ async def bare(simulation: Simulation, groups: Groups, *, tuned: bool = True) ->
     neighbours = {agent: [int(j) for j in graph.neighbours(agent)] for agent in range(graph.agents)}
     shared = {"neighbours": neighbours, "bytes": frame, "tuned": tuned}
     agents = [[agent for node in process for agent in node] for process in groups]
-    environment = SETTINGS if tuned else {}
+    environment = SETTINGS if tuned else SETTINGS | {"GRPC_EXPERIMENTS": ""}
     processes = await asyncio.gather(
         *(_Process.module("bare", {**shared, "agents": own}, environment) for own in agents)
     )
@@ -195,7 +195,7 @@ async def _workers(
 @asynccontextmanager
 async def disropt(simulation: Simulation, python: str) -> Any:
     """The same network under DISROPT, a process per agent."""
-    script = Path(__file__).with_name("disropt.py")
+    script = Path(__file__).with_name("mpi.py")
     agents = simulation.setting.graph.agents
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         edges = Path(folder) / "graph.edges"

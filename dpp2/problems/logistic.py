@@ -103,7 +103,7 @@ class Logistic:
         grad = np.matmul(self.columns, share[:, :, None])[:, :, 0]
         grad /= -share.shape[1]
         loss = _mean_log(total)
-        if margins.min() < -_LARGEST:
+        if np.minimum.reduce(margins, axis=None) < -_LARGEST:
             loss += _beyond_the_cap(margins).mean(axis=-1)
         return regularised(loss, grad, x, self.lambda_, self.omega)
 
@@ -136,14 +136,15 @@ def _mean_log(total: Array) -> Array:
         if half:
             odd = total[..., 2 * half :]
             total = total[..., :half] * total[..., half : 2 * half]
-            total[..., : odd.shape[-1]] *= odd
-    return np.asarray(np.log(total).sum(axis=-1) / count)
+            if odd.size:
+                total[..., : odd.shape[-1]] *= odd
+    return np.asarray(np.add.reduce(np.log(total), axis=-1) / count)
 
 
 def regularised(value: Array, grad: Array, x: Array, lambda_: float, omega: float) -> tuple[Array, Array]:
     """Adds Σ_t λω x_t²/(1 + ω x_t²) = λ Σ_t (1 − 1/(1 + ω x_t²)) and its gradient, in place."""
     shrunk = 1 / (1 + omega * (x * x))
-    value += lambda_ * (x.shape[1] - shrunk.sum(axis=1))
+    value += lambda_ * (x.shape[1] - np.add.reduce(shrunk, axis=1))
     shrunk *= shrunk
     shrunk *= x
     grad += (2 * lambda_ * omega) * shrunk

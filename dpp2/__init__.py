@@ -9,6 +9,7 @@ result.observation  # what an eavesdropper on all channels has: y, z (K, N, d) a
 result.truth        # what it wants: x, grad, w, e (K, N, d) and eta (K,)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpp2.errors import BadInput
@@ -31,6 +32,8 @@ def __getattr__(name: str) -> Any:
         return version("dpp2")
     if name not in __all__:
         raise AttributeError(f"module 'dpp2' has no attribute {name!r}")
-    from dpp2 import records, simulation
+    return getattr(import_module("dpp2.records" if name == "Records" else "dpp2.simulation"), name)
 
-    return getattr(records if name == "Records" else simulation, name)
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

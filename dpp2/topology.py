@@ -71,7 +71,7 @@ class Graph:
             np.minimum.at(smallest, j, lower)
             smallest = smallest[smallest]
             if (smallest == label).all():
-                return len(np.unique(label))
+                return int((label == np.arange(self.agents)).sum())  # each part is labelled by its first agent
             label = smallest
 
 

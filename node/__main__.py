@@ -46,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    finally:
+        settle()
 
 
 async def _serve(options: argparse.Namespace) -> NoReturn:

@@ -6,6 +6,7 @@ them to k rounds and goes on. They never travel: whoever owns the folders merges
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
@@ -23,6 +24,7 @@ from node.errors import NodeFailed
 
 _ENTRY = struct.Struct("<32sQB")  # digest, round, phase (from 1 on)
 _MORE = 1024  # entries by which the journal grows
+_MAGIC = b"dpp2 j 2"  # what it begins with
 _LENGTH = struct.Struct("<Q")
 
 
@@ -87,18 +89,47 @@ class Journal:
         self._phases = {phase: n for n, phase in enumerate(phases, start=1)}
         self._known: dict[tuple[int, int], bytes] = {}
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        self._map = self._longer(os.fstat(self._file).st_size // _ENTRY.size)
-        for digest, round_, phase in _ENTRY.iter_unpack(self._map[:]):
-            if phase == 0:
-                break
-            self._known[round_, phase] = digest
-        self._end = len(self._known) * _ENTRY.size
+        try:
+            self._lock(path)
+            self._end = self._read(path)
+            self._map = self._mapped()
+        except BaseException:
+            os.close(self._file)
+            raise
         self.rounds = max((round_ + 1 for round_, _ in self._known), default=0)  # of which anything has ever left
 
-    def _longer(self, entries: int) -> mmap.mmap:
-        """Room for more. It is claimed now: of a full disk, a write to mapped memory could not tell."""
-        size = _ENTRY.size * (entries + _MORE)
-        os.posix_fallocate(self._file, 0, size)
+    def _lock(self, path: Path) -> None:
+        """Two nodes in one folder would write over each other's entries. The lock goes when the process does."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise NodeFailed(f"{path} is in use by another node: each needs a --home of its own") from None
+
+    def _read(self, path: Path) -> int:
+        """What has left before; returns where the next entry belongs."""
+        content = path.read_bytes()
+        begins = content[: len(_MAGIC)]
+        if begins != _MAGIC and begins.strip(b"\0"):  # zeros: killed when it was made, before anything left
+            raise NodeFailed(f"{path} is damaged, or the journal of another version: this node cannot go on")
+        end = len(_MAGIC)
+        while end + _ENTRY.size <= len(content):
+            digest, round_, phase = _ENTRY.unpack_from(content, end)
+            if phase == 0:
+                break
+            if phase > len(self._phases):
+                raise NodeFailed(f"{path} is damaged: this node cannot go on")
+            self._known[round_, phase] = digest
+            end += _ENTRY.size
+        return end
+
+    def _mapped(self) -> mmap.mmap:
+        """The file, with room for more. Zeros are written there now: mapped memory could not tell of a full disk."""
+        size = os.fstat(self._file).st_size
+        if size < self._end + _ENTRY.size:
+            more = self._end + _MORE * _ENTRY.size
+            os.pwrite(self._file, bytes(more - size), size)
+            os.pwrite(self._file, _MAGIC, 0)
+            size = more
         return mmap.mmap(self._file, size)
 
     def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> None:
@@ -120,9 +151,9 @@ class Journal:
             )
 
     def _append(self, digest: bytes, round_: int, phase: int) -> None:
-        if self._end == len(self._map):
+        if self._end + _ENTRY.size > len(self._map):
             self._map.close()
-            self._map = self._longer(self._end // _ENTRY.size)
+            self._map = self._mapped()
         last = self._end + _ENTRY.size - 1
         self._map[self._end : last] = _ENTRY.pack(digest, round_, 0)[:-1]
         self._map[last] = phase

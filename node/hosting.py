@@ -43,6 +43,7 @@ class Hosting:
         self.graph = experiment.network.graph()
         self.objective = problem.objective(self.owned, self.graph.agents)
         self.dimension = self.objective.dimension
+        self._weights = edge_weights(self.graph, experiment.network.weights)
         ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
         self.foreign = sorted(ends - self._own)
 
@@ -72,7 +73,7 @@ class Hosting:
     def mixer(self, neighbours: Sequence[Neighbour]) -> Mixer:
         """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""
         order = [*self.owned, *(agent for neighbour in neighbours for agent in neighbour.theirs)]
-        return Mixer(self.graph, edge_weights(self.graph, self.experiment.network.weights), self.owned, order)
+        return Mixer(self.graph, self._weights, self.owned, order)
 
     def rows_of(self, agents: tuple[int, ...], rows: Array) -> Array:
         """Some of the rows of all hosted agents."""

@@ -62,9 +62,14 @@ class Inbox:
         """For a new stream, on which the neighbour begins with the round that is being run here."""
         return Lane(node, self.senders[node], self.dimension, self._now)
 
-    def in_hand(self, lane: Lane) -> int:
-        """How many phases of a neighbour wait to be used."""
-        return lane.due - self._now
+    def has(self, lane: Lane, rounds: int) -> bool:
+        """Whether everything of so many rounds is here from this neighbour, from the round that is being run on."""
+        end = self._now + rounds * len(self.phases)
+        return lane.due >= end and all(self._came(n, lane.node) for n in range(self._now, end))
+
+    def _came(self, n: int, node: int) -> bool:
+        taken = self._taken.get(n)
+        return taken is not None and (node in taken.rows or node in taken.seals)
 
     def take(self, frame: bytes, lane: Lane) -> bool:
         """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""

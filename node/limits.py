@@ -11,6 +11,7 @@ KEEPALIVE_SECONDS = 20
 
 CHECKPOINT_EVERY = 50  # rounds; a node that died runs up to twice as many again, as fast as it can, on what it is sent
 ROUNDS_IN_HAND = 4  # of frames that wait to be used: more only come to a node that catches up, and it reads no faster
+ROOM_SECONDS = 5.0  # that a stream waits unread; then it is given up and dialled again, since it may long be dead
 
 _KEEPALIVE = [
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 
 from node.hosting import Neighbour
+from node.limits import ROOM_SECONDS
 
 
 class Link:
@@ -36,7 +37,8 @@ class Link:
     ) -> None:
         """Speak over one stream until it ends: first what the peer has missed, then what comes.
 
-        `take` may raise. Where it says that this is enough, nothing is read before there is `room`.
+        `take` may raise. Where it says that this is enough, nothing is read before there is `room`. Whoever does not
+        read does not hear that the other end is gone: a stream that waits too long is given up, to be dialled again.
         """
         queue = _Queue(backlog, need)
         self._queues.append(queue)
@@ -45,7 +47,9 @@ class Link:
         try:
             while (frame := await read()) is not grpc.aio.EOF:
                 if not take(frame):
-                    await room()
+                    await asyncio.wait_for(room(), ROOM_SECONDS)
+        except TimeoutError:
+            pass
         finally:
             self._queues.remove(queue)
             writer.cancel()

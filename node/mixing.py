@@ -22,7 +22,7 @@ class Mixer:
     """The rows of P that belong to the hosted agents. `order` says whose rows come, one after the other."""
 
     def __init__(self, graph: Graph, edge_weights: Array, owned: Sequence[int], order: Sequence[int]) -> None:
-        rows = [_row(graph, edge_weights, agent) for agent in owned]
+        rows = _rows(graph, edge_weights, owned)
         place = {agent: n for n, agent in enumerate(order)}
         slots = max(len(row) for row in rows)
         self._index = np.zeros((slots, len(owned)), dtype=np.intp)
@@ -53,13 +53,13 @@ class Mixer:
         return total
 
 
-def _row(graph: Graph, edge_weights: Array, agent: int) -> dict[int, float]:
-    """Row `agent` of P as {column: value}; its diagonal is added up in the order in which the whole P adds it."""
-    row: dict[int, float] = {}
-    lower = upper = 0.0
+def _rows(graph: Graph, edge_weights: Array, agents: Sequence[int]) -> list[dict[int, float]]:
+    """Rows of P as {column: value}; each diagonal is added up in the order in which the whole P adds it."""
+    rows: dict[int, dict[int, float]] = {agent: {} for agent in agents}
+    lower, upper = dict.fromkeys(agents, 0.0), dict.fromkeys(agents, 0.0)
     for (i, j), w in zip(graph.edges.tolist(), edge_weights.tolist(), strict=True):
-        if i == agent:
-            row[j], lower = -w, lower + w
-        elif j == agent:
-            row[i], upper = -w, upper + w
-    return row | {agent: lower + upper}
+        if i in rows:
+            rows[i][j], lower[i] = -w, lower[i] + w
+        if j in rows:
+            rows[j][i], upper[j] = -w, upper[j] + w
+    return [rows[agent] | {agent: lower[agent] + upper[agent]} for agent in agents]

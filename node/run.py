@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
 from dpp2.keys import derive
 from node.codec import encode, finite, payload
-from node.errors import Diverged, NodeFailed
+from node.errors import Diverged
 from node.files import Checkpoints, Journal, RecordFiles
 from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
 from node.inbox import Inbox, Lane
@@ -58,9 +59,6 @@ class NodeRun:
         senders = {neighbour.node: neighbour.theirs for neighbour in neighbours}
         # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
         self.inbox = Inbox(run_id, self.phases, senders, hosting.dimension, ahead=2 * every + 2, seal=self._seal)
-        self.records = RecordFiles(folder / "records", record_widths(hosting, telemetry))
-        self.journal = Journal(folder / "journal.bin", self.phases)
-        self.checkpoints = Checkpoints(folder)
         self.sent: dict[str, Array] = {}  # in the round in the middle of which we are
         self.saved = [0, 0]  # rounds of the last two checkpoints
         self._newest: int | None = None  # the round of the newest, if there is one
@@ -68,18 +66,20 @@ class NodeRun:
         self.k, self.state = 0, hosting.start(self.program, keyring, run_id)
         self.until = 0  # the orchestrator's credit
         self.frames = self.bytes = 0
-        self._enough = ROUNDS_IN_HAND * len(self.phases)  # phases
         self._used = asyncio.Event()  # a round is over
         self._changed = asyncio.Event()
         self._arrival: asyncio.Future[None] | None = None  # somebody waits for a phase to be complete
         self._idle = asyncio.Event()
-        try:
+        self.checkpoints = Checkpoints(folder)
+        with ExitStack() as opened:
+            # The journal first: it tells whether another node is at work in this folder.
+            self.journal = opened.enter_context(closing(Journal(folder / "journal.bin", self.phases)))
+            widths = record_widths(hosting, telemetry)
+            self.records = opened.enter_context(closing(RecordFiles(folder / "records", widths)))
             self.complaints = self._restore()
-        except NodeFailed:
-            self.close()
-            raise
-        facts = {"agents": hosting.owned, "run": run_id, "digest": hosting.experiment.digest}
-        (folder / "node.json").write_text(json.dumps(facts))
+            facts = {"agents": hosting.owned, "run": run_id, "digest": hosting.experiment.digest}
+            (folder / "node.json").write_text(json.dumps(facts))
+            self._opened = opened.pop_all()
 
     @property
     def durable(self) -> int:
@@ -166,11 +166,11 @@ class NodeRun:
         """What a neighbour sent; a fault leaves everything as it was. False if there is enough in hand of this one."""
         if self.inbox.take(frame, lane) and self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
-        return self.inbox.in_hand(lane) < self._enough
+        return not self.inbox.has(lane, ROUNDS_IN_HAND)
 
     async def room(self, lane: Lane) -> None:
         """Until some of what this neighbour sent has been used."""
-        while self.inbox.in_hand(lane) >= self._enough:
+        while self.inbox.has(lane, ROUNDS_IN_HAND):
             self._used.clear()
             await self._used.wait()
 
@@ -256,8 +256,7 @@ class NodeRun:
             self.close()
 
     def close(self) -> None:
-        self.records.close()
-        self.journal.close()
+        self._opened.close()
 
 
 def final_state(folder: Path) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Node(wire_pb2_grpc.ControlServicer):
             run = await self._prepare(request.run, request.digest)
         except PeerFault as fault:
             await self._refuse(fault, context)
-        except (BadInput, NodeFailed) as refusal:  # something in this node's own files
+        except (BadInput, NodeFailed, OSError) as refusal:  # something in this node's own files, or its disk
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         assert self._budget is not None
         allowance = self._budget.allowance

@@ -21,7 +21,7 @@ from node.cluster import Cluster
 ROOT = Path(__file__).parents[2]
 IMAGE = "dpp2:test"
 COMPARED = ("observation.npz", "truth.npz", "solution.npz")
-_JOURNAL_ENTRY, _PHASES = 41, 2  # bytes of an entry, whose last one is set when it is whole; entries of a round
+_JOURNAL_ENTRY, _PHASES = 41, 2  # bytes of an entry, the last one set when it is whole, after 8 bytes; entries a round
 
 
 def command(*words: object, cwd: Path | None = None, timeout: float = 240, **more: str) -> str:
@@ -160,7 +160,7 @@ def rate(home: Path, rounds: int) -> float:
 
 def rounds_of(home: Path) -> int:
     """Rounds of its longest run of which everything has left; a journal is on disk before anything leaves."""
-    marks = [path.read_bytes()[_JOURNAL_ENTRY - 1 :: _JOURNAL_ENTRY] for path in home.glob("runs/*/journal.bin")]
+    marks = [path.read_bytes()[7 + _JOURNAL_ENTRY :: _JOURNAL_ENTRY] for path in home.glob("runs/*/journal.bin")]
     return max((len(one.rstrip(b"\0")) for one in marks), default=0) // _PHASES
 
 

@@ -252,6 +252,23 @@ def test_what_is_expected_does_not_pile_up() -> None:
     assert len(stage.box._openings) <= 2
 
 
+def test_enough_in_hand_means_that_nothing_is_missing() -> None:
+    """A frame far ahead, alone, must not keep anybody from reading those that are due."""
+    stage = Stage()
+    lane, box = stage.lanes[2], stage.box
+    stage.take(2, 2, "z")
+    assert not box.has(lane, 2)
+    for phase in PHASES:
+        stage.take(2, 0, phase)
+        assert not box.has(lane, 2)
+    stage.take(2, 1, "y")
+    stage.take(2, 1, "z")
+    assert box.has(lane, 2)
+    assert not box.has(lane, 3)
+    box.advance(1)
+    assert not box.has(lane, 2)
+
+
 def test_nobody_to_wait_for() -> None:
     box = Inbox("run", PHASES, {}, D, 1, SEAL)
     assert box.complete(0, "y")

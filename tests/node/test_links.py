@@ -283,6 +283,51 @@ async def test_a_node_that_catches_up_holds_a_few_rounds_at_a_time(tmp_path: Pat
     assert_same_run(nodes)
 
 
+async def killed(nodes: Live, node: int) -> None:
+    """Stop a node and leave its folder as a kill leaves it: with the checkpoints that it had."""
+    folder = run_folder(nodes.folder / f"node-{node}", nodes.run_id)
+    before = {path: path.read_bytes() for path in folder.glob("checkpoint*.bin")}
+    await nodes.nodes[node].stop()
+    for path in folder.glob("checkpoint*"):
+        path.unlink()
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+async def test_a_stream_that_waits_unread_and_is_dead_is_dialled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 has enough of 1 in hand and waits for 2; 1 dies, comes back behind 0, and needs what 0 has on record."""
+    monkeypatch.setattr("live.EVERY", 20)
+    monkeypatch.setattr("node.links.ROOM_SECONDS", 0.5)
+    async with live(small(run__rounds=40, network__agents=3), tmp_path, one_each(3)) as nodes:
+        await nodes.prepare()
+        await nodes.release(25)
+        await nodes.reach(25)
+        await nodes.nodes[0].stop()  # so that its checkpoint is ahead of the others'
+        await nodes.start_one(0)
+        await nodes.prepare(0)
+        await nodes.release(29)
+        await nodes.reach(29)
+        await killed(nodes, 0)
+        await killed(nodes, 2)
+        await nodes.start_one(0)
+        await nodes.prepare(0)
+        await nodes.release(40, 0)
+        run = nodes.nodes[0].run
+        assert run is not None
+        async with asyncio.timeout(SECONDS):
+            while len(run.inbox._taken) < 2 * ROUNDS_IN_HAND:
+                await asyncio.sleep(0.01)
+        await killed(nodes, 1)
+        for node in (1, 2):
+            await nodes.start_one(node)
+        await nodes.prepare(1, 2)
+        assert {n: one.run.k for n, one in nodes.nodes.items() if one.run} == {0: 25, 1: 20, 2: 20}
+        await nodes.finish()
+    assert_same_run(nodes)
+
+
 async def test_all_at_their_older_checkpoints(tmp_path: Path) -> None:
     """Every node loses its newest checkpoint, one of them within a round; together they replay what is missing."""
     async with live(small(run__rounds=30), tmp_path, one_each(4)) as nodes:

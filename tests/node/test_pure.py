@@ -67,10 +67,12 @@ def test_mixing_adds_in_order_however_many_numbers_there_are(d: int) -> None:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Any:
-    """Opens the same journal, again and again; closes them all at the end."""
+    """Opens the same journal, again and again, each time as a new process would: the one before is gone."""
     opened: list[Journal] = []
 
     def reopen() -> Journal:
+        while opened:
+            opened.pop().close()
         opened.append(Journal(tmp_path / "journal.bin", PHASES))
         return opened[-1]
 
@@ -103,7 +105,7 @@ def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Journ
     before.check(0, "y", [], A)
     before.check(0, "z", [], A)
     path = tmp_path / "journal.bin"
-    path.write_bytes(path.read_bytes()[: 2 * 41 - lost])
+    path.write_bytes(path.read_bytes()[: 8 + 2 * 41 - lost])
     after = journal()
     after.check(0, "z", [], B)  # was never whole, so it never left
     last = journal()
@@ -118,7 +120,7 @@ def test_an_entry_without_its_last_byte_is_written_anew(journal: Callable[[], Jo
     before.check(0, "z", [], A)
     path = tmp_path / "journal.bin"
     content = bytearray(path.read_bytes())
-    content[2 * 41 - 1] = 0  # killed just before it
+    content[8 + 2 * 41 - 1] = 0  # killed just before it
     path.write_bytes(content)
     after = journal()
     assert after.rounds == 1
@@ -139,6 +141,42 @@ def test_a_journal_grows_as_long_as_rounds_go_on(journal: Callable[[], Journal])
         again.check(k, "z", [], b"%d" % k)
         with pytest.raises(NodeFailed):
             again.check(k, "y", [], A)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"0" * 82, bytes(7) + b"\x01" + bytes(75), b"dpp2 j 2" + bytes(40) + b"\x03"],
+    ids=["another version", "nearly zeros", "a phase that there is not"],
+)
+def test_a_journal_that_cannot_be_read_stops_the_node(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "journal.bin").write_bytes(content)
+    with pytest.raises(NodeFailed, match=r"journal\.bin is damaged.*this node cannot go on"):
+        Journal(tmp_path / "journal.bin", PHASES)
+
+
+@pytest.mark.parametrize("size", [0, 3, 8, 500])
+def test_a_journal_that_was_killed_when_it_was_made_begins_anew(size: int, tmp_path: Path) -> None:
+    (tmp_path / "journal.bin").write_bytes(bytes(size))
+    made = Journal(tmp_path / "journal.bin", PHASES)
+    made.check(0, "y", [], A)
+    made.close()
+    again = Journal(tmp_path / "journal.bin", PHASES)
+    assert again.rounds == 1
+    again.close()
+
+
+def test_two_nodes_cannot_share_a_folder(journal: Callable[[], Journal], tmp_path: Path) -> None:
+    journal()
+    with pytest.raises(NodeFailed, match="is in use by another node"):
+        Journal(tmp_path / "journal.bin", PHASES)
+
+
+def test_opening_a_journal_does_not_make_it_longer(journal: Callable[[], Journal], tmp_path: Path) -> None:
+    journal()
+    size = (tmp_path / "journal.bin").stat().st_size
+    for _ in range(3):
+        journal()
+    assert (tmp_path / "journal.bin").stat().st_size == size
 
 
 def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Journal]) -> None:

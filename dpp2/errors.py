@@ -25,6 +25,10 @@ class BadInput(ValueError):
         self.accepted = accepted
         super().__init__(f"{field} = {_shown(value)}: expected {accepted}")
 
+    def __reduce__(self) -> tuple[type[BadInput], tuple[str, Any, str]]:
+        """Between processes an exception travels as what it was made of, not as its sentence."""
+        return BadInput, (self.field, self.value, self.accepted)
+
 
 class UnknownName(BadInput):
     """A key or a kind that does not exist; the nearest one that does is suggested."""

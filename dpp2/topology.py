@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +49,11 @@ class Graph:
         edges.flags.writeable = False
         return cls(len(number), edges)
 
+    @classmethod
+    def drawn(cls, graph: Drawn) -> Self:
+        """What networkx has made."""
+        return cls.of(graph.nodes, graph.edges())
+
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
         return np.bincount(self.edges.ravel(), minlength=self.agents)
@@ -84,8 +90,9 @@ class NetworkSection(Section):
     agents: int = Field(50, ge=2, le=10**6, description="a whole number from 2 to 1,000,000")
     weights: Weights = Field("metropolis", description="metropolis, laplacian, laplacian-spectral, plain or normalised")
 
-    def draw(self) -> Drawn:
-        raise NotImplementedError  # pragma: no cover - abstract
+    @abstractmethod
+    def draw(self) -> Graph:
+        """The graph, whether or not it is connected."""
 
     def updated(self, **values: Any) -> Self:
         copy = super().updated(**values)
@@ -100,11 +107,7 @@ class NetworkSection(Section):
     @cached_property
     def any_graph(self) -> Graph:
         """The graph, connected or not; drawn once."""
-        return self._graph()
-
-    def _graph(self) -> Graph:
-        drawn = self.draw()
-        return Graph.of(drawn.nodes, drawn.edges())
+        return self.draw()
 
     def resolve(self) -> Self:
         """Settle what is open: fills in derived parameters and, for random graphs, the seed that is used."""
@@ -126,41 +129,37 @@ class NetworkSection(Section):
 class Ring(NetworkSection):
     topology: Literal["ring"] = "ring"
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.cycle_graph(self.agents)
-        return drawn
+        return Graph.drawn(nx.cycle_graph(self.agents))
 
 
 class PathGraph(NetworkSection):
     topology: Literal["path"] = "path"
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.path_graph(self.agents)
-        return drawn
+        return Graph.drawn(nx.path_graph(self.agents))
 
 
 class Star(NetworkSection):
     topology: Literal["star"] = "star"
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.star_graph(self.agents - 1)
-        return drawn
+        return Graph.drawn(nx.star_graph(self.agents - 1))
 
 
 class Complete(NetworkSection):
     topology: Literal["complete"] = "complete"
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.complete_graph(self.agents)
-        return drawn
+        return Graph.drawn(nx.complete_graph(self.agents))
 
 
 class Grid(NetworkSection):
@@ -169,11 +168,11 @@ class Grid(NetworkSection):
     topology: Literal["grid"] = "grid"
     periodic: ClassVar[bool] = False
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
         rows = next(r for r in range(math.isqrt(self.agents), 0, -1) if self.agents % r == 0)
-        return nx.grid_2d_graph(rows, self.agents // rows, periodic=self.periodic)
+        return Graph.drawn(nx.grid_2d_graph(rows, self.agents // rows, periodic=self.periodic))
 
 
 class Torus(Grid):
@@ -189,10 +188,10 @@ class Tree(NetworkSection):
     topology: Literal["tree"] = "tree"
     branching: int = Field(2, ge=1, description="a whole number ≥ 1")
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        return nx.full_rary_tree(self.branching, self.agents)
+        return Graph.drawn(nx.full_rary_tree(self.branching, self.agents))
 
 
 class RandomNetwork(NetworkSection):
@@ -222,11 +221,10 @@ class Geometric(RandomNetwork):
     topology: Literal["geometric"] = "geometric"
     radius: float = Field(0.3, gt=0, description="a number > 0")
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.random_geometric_graph(self.agents, self.radius, seed=self.seed)
-        return drawn
+        return Graph.drawn(nx.random_geometric_graph(self.agents, self.radius, seed=self.seed))
 
 
 class ErdosRenyi(RandomNetwork):
@@ -244,11 +242,10 @@ class ErdosRenyi(RandomNetwork):
     def chance(self) -> float:
         return self.probability or min(1.0, 2 * math.log(self.agents) / self.agents)
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.gnp_random_graph(self.agents, self.chance, seed=self.seed)
-        return drawn
+        return Graph.drawn(nx.gnp_random_graph(self.agents, self.chance, seed=self.seed))
 
 
 class SmallWorld(RandomNetwork):
@@ -262,11 +259,10 @@ class SmallWorld(RandomNetwork):
     def resolve(self) -> Self:
         return super().resolve().updated(neighbours=self.reach)
 
-    def draw(self) -> Drawn:
+    def draw(self) -> Graph:
         import networkx as nx
 
-        drawn: Drawn = nx.watts_strogatz_graph(self.agents, self.reach, self.rewire, seed=self.seed)
-        return drawn
+        return Graph.drawn(nx.watts_strogatz_graph(self.agents, self.reach, self.rewire, seed=self.seed))
 
     @property
     def reach(self) -> int:
@@ -282,7 +278,7 @@ class FromFile(NetworkSection):
     topology: Literal["file"] = "file"
     path: str = Field(description="the path of an edge list or a .graphml file")
 
-    def _graph(self) -> Graph:
+    def draw(self) -> Graph:
         graph = _read_graph(Path(self.path))
         if graph.agents < 2:
             raise BadInput(
@@ -325,7 +321,7 @@ def _read_graphml(path: Path) -> Graph:
         raise BadInput("network.path", str(path), f"an edge list or GraphML ({one_line(error)})") from None
     if drawn.is_directed():
         raise BadInput("network.path", str(path), "an undirected graph")
-    return Graph.of(drawn.nodes, drawn.edges())
+    return Graph.drawn(drawn)
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -48,32 +47,10 @@ def gather(pool: Executor, work: Callable[[Job], Done], jobs: Sequence[Job], fin
     count = itertools.count(1)
     futures = []
     for job in jobs:
-        future = pool.submit(_carried, work, job)
+        future = pool.submit(work, job)
         future.add_done_callback(lambda _: finished(next(count), len(jobs)))
         futures.append(future)
-    return [_unpacked(future.result()) for future in futures]
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """A BadInput on its way between processes: pickling an exception keeps its message, not what it was made of."""
-
-    field: str
-    value: Any
-    accepted: str
-
-
-def _carried(work: Callable[[Job], Done], job: Job) -> Done | _Refusal:
-    try:
-        return work(job)
-    except BadInput as refused:
-        return _Refusal(refused.field, refused.value, refused.accepted)
-
-
-def _unpacked(result: Done | _Refusal) -> Done:
-    if isinstance(result, _Refusal):
-        raise BadInput(result.field, result.value, result.accepted)
-    return result
+    return [future.result() for future in futures]
 
 
 def opened(executor: str | None) -> AbstractContextManager[Executor]:

@@ -6,6 +6,7 @@ what it keeps private. All N agents in one embedded run, or one agent in a conta
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -137,8 +138,9 @@ class AlgorithmSection(Section):
         """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
         return 8 * dimension
 
+    @abstractmethod
     def program(self, setup: Setup, noise: NoiseSection) -> Program:
-        raise NotImplementedError  # pragma: no cover - abstract
+        """The round program of the agents in `setup.owned`."""
 
 
 def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:

@@ -7,6 +7,7 @@ drawn beside it, so a container that hosts agent 7 holds the same f_7 as an embe
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, Self
 
@@ -49,18 +50,21 @@ class ProblemSection(Section):
         """Settle, once and over all agents, what the objectives of single agents rest on (`seed` is set by then)."""
         return self
 
+    @abstractmethod
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
-        raise NotImplementedError  # pragma: no cover - abstract
+        """The f_i of these agents."""
 
     def bounded(self, feature_bound: float) -> Self:
         """The problem with every record's influence bounded, for `privacy.adjacency = "record"`."""
-        raise BadInput(
-            "privacy.adjacency", "record", f"a number: the {self.name} problem cannot bound a record's influence"
-        )
+        raise self._unbounded()
 
     def record_adjacency(self, feature_bound: float) -> float:
         """δ of exchanging one record of one agent, where `bounded` is offered."""
-        raise NotImplementedError  # pragma: no cover - abstract
+        raise self._unbounded()
+
+    def _unbounded(self) -> BadInput:
+        accepted = f"a number: the {self.name} problem cannot bound a record's influence"
+        return BadInput("privacy.adjacency", "record", accepted)
 
     def data_digest(self, agent: int) -> bytes:
         """Digest of the agent's data where they come from outside; empty where the experiment determines them."""

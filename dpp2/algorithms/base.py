@@ -67,12 +67,14 @@ class Program(Protocol):
     def round(self, s: Any, k: int) -> Round: ...
 
 
-class NoisyProgram:
-    """What programs with named noises have in common."""
+Draw = Callable[[int], Noise]  # the noise of a round
 
-    def __init__(self, objective: Objective, **noise: Callable[[int], Noise]) -> None:
-        self.objective = objective
-        self.noise = noise
+
+class NoisyProgram:
+    """What programs with named noises have in common; parameters are read from their section."""
+
+    def __init__(self, section: Any, setup: Setup, noise: Mapping[str, Draw]) -> None:
+        self.section, self.objective, self.noise = section, setup.objective, noise
 
     def quiet(self) -> Self:
         copied = copy(self)
@@ -99,6 +101,10 @@ class NoiseSection(Section):
 
     scales: ClassVar[tuple[str, ...]]
 
+    @abstractmethod
+    def streams(self, setup: Setup) -> Mapping[str, Draw]:
+        """Every noise of the agents in `setup.owned`, by its name."""
+
     def check(self, agents: int) -> None:
         """Lists must have one entry per agent."""
         for key in type(self).model_fields:
@@ -117,6 +123,7 @@ class AlgorithmSection(Section):
     scalars: ClassVar[tuple[str, ...]]
     step: ClassVar[str] = "alpha"  # the parameter that a diverging run should try smaller
     topology: ClassVar[str | None] = None  # the one topology it runs on, if it does not run on all
+    runs: ClassVar[Callable[..., Program]]  # its round program, made of section, setup and noises
 
     name: str
 
@@ -138,9 +145,9 @@ class AlgorithmSection(Section):
         """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
         return 8 * dimension
 
-    @abstractmethod
     def program(self, setup: Setup, noise: NoiseSection) -> Program:
         """The round program of the agents in `setup.owned`."""
+        return self.runs(self, setup, noise.streams(setup))
 
 
 def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:

@@ -15,14 +15,14 @@ Whoever has nothing to say in a phase sends zeros, which the byte count leaves o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, NoisyProgram, Private, Round, Setup
+from dpp2.algorithms.base import AlgorithmSection, Broadcast, Draw, NoiseSection, NoisyProgram, Private, Round, Setup
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
@@ -39,45 +39,11 @@ class Diff2Noise(NoiseSection):
     sigma: Scale = scale_field(0.1)
     sigma_difference: Scale = scale_field(0.1)
 
-
-class Diff2Section(AlgorithmSection):
-    noise_section = Diff2Noise
-    phases = ("d", "x_new")
-    noises = ("noise_d",)
-    scalars = ()
-    step = "eta"
-    topology = "star"
-
-    name: Literal["diff2"] = "diff2"
-    eta: float = Field(0.3, gt=0, description="a number > 0")
-    restart: int = Field(10, ge=1, description="a whole number ≥ 1: rounds between full gradients")
-
-    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
-        if abs(eigenvalues.largest - 1) > 1e-9:
-            raise BadInput(
-                "network.weights",
-                f"P with λ_max = {eigenvalues.largest:.4g}",
-                "weights 1/N on a star (metropolis, laplacian or laplacian-spectral), where λ_max(P) = 1",
-            )
-
-    def message_bytes(self, dimension: int) -> int:
-        """Half: each edge is used in one direction per phase."""
-        return 4 * dimension
-
-    def mechanisms(
-        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Releases]:
-        """x is public, so the d's are all there is. Gaussian noise has no pure ε; (ε, δ_dp) is in the reason."""
-        assert isinstance(noise, Diff2Noise)
-        sigmas = (per_agent(s, len(smoothness)).tolist() for s in (noise.sigma, noise.sigma_difference))
-        return [
-            GaussianDifferenceReleases(M, adjacency, sigma, sigma_difference, self.restart)
-            for M, sigma, sigma_difference in zip(smoothness.tolist(), *sigmas, strict=True)
-        ]
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Diff2:
-        assert isinstance(noise, Diff2Noise)
-        return Diff2(self, noise, setup)
+    def streams(self, setup: Setup) -> dict[str, Draw]:
+        return {
+            "full": gaussian("full", self.sigma, setup),
+            "difference": gaussian("difference", self.sigma_difference, setup),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +57,8 @@ class Diff2State:
 
 
 class Diff2(NoisyProgram):
-    def __init__(self, section: Diff2Section, noise: Diff2Noise, setup: Setup) -> None:
-        super().__init__(
-            setup.objective,
-            full=gaussian("full", noise.sigma, setup),
-            difference=gaussian("difference", noise.sigma_difference, setup),
-        )
+    def __init__(self, section: Diff2Section, setup: Setup, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, setup, noise)
         self.eta, self.restart, self.agents = section.eta, section.restart, setup.agents
         self.server = (np.asarray(setup.owned) == _SERVER)[:, None]
 
@@ -126,3 +88,40 @@ class Diff2(NoisyProgram):
             return np.zeros_like(s.x) + self.noise["full"](k)
         size = np.linalg.norm(s.moved, axis=1, keepdims=True)
         return np.asarray(size * (np.zeros_like(s.x) + self.noise["difference"](k)))
+
+
+class Diff2Section(AlgorithmSection):
+    noise_section = Diff2Noise
+    phases = ("d", "x_new")
+    noises = ("noise_d",)
+    scalars = ()
+    runs = Diff2
+    step = "eta"
+    topology = "star"
+
+    name: Literal["diff2"] = "diff2"
+    eta: float = Field(0.3, gt=0, description="a number > 0")
+    restart: int = Field(10, ge=1, description="a whole number ≥ 1: rounds between full gradients")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        if abs(eigenvalues.largest - 1) > 1e-9:
+            raise BadInput(
+                "network.weights",
+                f"P with λ_max = {eigenvalues.largest:.4g}",
+                "weights 1/N on a star (metropolis, laplacian or laplacian-spectral), where λ_max(P) = 1",
+            )
+
+    def message_bytes(self, dimension: int) -> int:
+        """Half: each edge is used in one direction per phase."""
+        return 4 * dimension
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        """x is public, so the d's are all there is. Gaussian noise has no pure ε; (ε, δ_dp) is in the reason."""
+        assert isinstance(noise, Diff2Noise)
+        sigmas = (per_agent(s, len(smoothness)).tolist() for s in (noise.sigma, noise.sigma_difference))
+        return [
+            GaussianDifferenceReleases(M, adjacency, sigma, sigma_difference, self.restart)
+            for M, sigma, sigma_difference in zip(smoothness.tolist(), *sigmas, strict=True)
+        ]

@@ -18,19 +18,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.accounts import step_releases
-from dpp2.algorithms.base import (
-    AlgorithmSection,
-    Broadcast,
-    NoiseSection,
-    NoisyProgram,
-    Private,
-    Round,
-    Setup,
-    check_mixing,
-)
-from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, laplace, scale_field
+from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
+from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.privacy.accountant import Releases
 from dpp2.schedule import Schedule
@@ -42,11 +33,31 @@ class DmspNoise(XNoise):
     decay: Decay = decay_field(0.99)
 
 
-class DmspSection(AlgorithmSection):
+@dataclass(frozen=True, eq=False)
+class DmspState:
+    x: Array
+
+
+class Dmsp(NoisyProgram):
+    section: DmspSection
+
+    def start(self, x0: Array) -> DmspState:
+        return DmspState(x0)
+
+    def round(self, s: DmspState, k: int) -> Round:
+        noise, gamma, radius = self.drawn(k), self.section.steps, self.section.radius
+        y = s.x + noise["noise_x"]
+        Ly = yield Broadcast("y", y)
+        z = y - Ly
+        _, at_z = self.objective(z)
+        f, grad = self.objective(s.x)  # for the metrics alone
+        return DmspState(onto_ball(z - gamma(k) * at_z, radius)), Private(f, grad, noise, scalars={})
+
+
+class DmspSection(StepSection):
     noise_section = DmspNoise
     phases = ("y",)
-    noises = ("noise_x",)
-    scalars = ()
+    runs = Dmsp
     step = "c"
 
     name: Literal["dmsp"] = "dmsp"
@@ -54,39 +65,15 @@ class DmspSection(AlgorithmSection):
     q: float = Field(0.985, gt=0, lt=1, description="a number in (0, 1), below noise.decay for a finite ε")
     radius: float = Field(10.0, gt=0, description="a number > 0")
 
+    @property
+    def steps(self) -> Schedule:
+        return Schedule(self.c, ratio=self.q)
+
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_mixing(eigenvalues)
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
-        assert isinstance(noise, XNoise)
-        known_points = np.zeros_like(smoothness)  # how steep f is does not matter where both worlds share the point
-        return step_releases(noise, dimension, adjacency, known_points, Schedule(self.c, ratio=self.q))
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Dmsp:
-        assert isinstance(noise, XNoise)
-        return Dmsp(self, noise, setup)
-
-
-@dataclass(frozen=True, eq=False)
-class DmspState:
-    x: Array
-
-
-class Dmsp(NoisyProgram):
-    def __init__(self, section: DmspSection, noise: XNoise, setup: Setup) -> None:
-        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
-        self.gamma, self.radius = Schedule(section.c, ratio=section.q), section.radius
-
-    def start(self, x0: Array) -> DmspState:
-        return DmspState(x0)
-
-    def round(self, s: DmspState, k: int) -> Round:
-        noise = self.drawn(k)
-        y = s.x + noise["noise_x"]
-        Ly = yield Broadcast("y", y)
-        z = y - Ly
-        _, at_z = self.objective(z)
-        f, grad = self.objective(s.x)  # for the metrics alone
-        return DmspState(onto_ball(z - self.gamma(k) * at_z, self.radius)), Private(f, grad, noise, scalars={})
+        """How steep f is does not matter where both worlds share the point."""
+        return super().mechanisms(noise, dimension, adjacency, np.zeros_like(smoothness))

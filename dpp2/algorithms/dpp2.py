@@ -12,7 +12,7 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, Private, Round, Setup
+from dpp2.algorithms.base import AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round, Setup
 from dpp2.algorithms.noise import Decay, Scale, decay_field, laplace, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import SILENCE, EtaStream, Noise
+from dpp2.keys import SILENCE, EtaStream
 from dpp2.privacy import Mechanism
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
@@ -41,6 +41,9 @@ class Dpp2Noise(NoiseSection):
     u_w: Scale = scale_field(1.0)
     u_e: Scale = scale_field(1.0)
     decay: Decay = decay_field(0.9)
+
+    def streams(self, setup: Setup) -> dict[str, Draw]:
+        return {"w": laplace("w", self.u_w, self.decay, setup), "e": laplace("e", self.u_e, self.decay, setup)}
 
 
 class Dpp2Section(AlgorithmSection):
@@ -101,8 +104,7 @@ class Dpp2:
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
         self._eta = EtaStream(setup.keys.eta) if isinstance(section.eta, str) else section.eta
-        self.w: Callable[[int], Noise] = laplace("w", noise.u_w, noise.decay, setup)
-        self.e: Callable[[int], Noise] = laplace("e", noise.u_e, noise.decay, setup)
+        self.w, self.e = noise.streams(setup).values()
 
     def quiet(self) -> Dpp2:
         """The same program without noise; nor is η drawn, since x does not depend on it."""

@@ -10,52 +10,16 @@ in Σ_i x_i and the limit is off by it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from dpp2.algorithms.accounts import step_releases
-from dpp2.algorithms.base import (
-    AlgorithmSection,
-    Broadcast,
-    NoiseSection,
-    NoisyProgram,
-    Private,
-    Round,
-    Setup,
-    check_mixing,
-)
-from dpp2.algorithms.noise import XNoise, laplace
+from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
 from dpp2.schedule import Schedule
 from dpp2.weights import Spectrum
-
-
-class ExtraSection(AlgorithmSection):
-    noise_section = XNoise
-    phases = ("xa",)
-    noises = ("noise_x",)
-    scalars = ()
-
-    name: Literal["extra"] = "extra"
-    alpha: float = Field(0.08, gt=0, description="a number > 0")
-
-    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
-        check_mixing(eigenvalues)
-
-    def mechanisms(
-        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Releases]:
-        """c carries the last gradient, so two in a row differ between the worlds: memory "difference"."""
-        assert isinstance(noise, XNoise)
-        return step_releases(noise, dimension, adjacency, smoothness, Schedule(self.alpha), "difference")
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Extra:
-        assert isinstance(noise, XNoise)
-        return Extra(self, noise, setup)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +31,32 @@ class ExtraState:
 
 
 class Extra(NoisyProgram):
-    def __init__(self, section: ExtraSection, noise: XNoise, setup: Setup) -> None:
-        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
-        self.alpha = section.alpha
+    section: ExtraSection
 
     def start(self, x0: Array) -> ExtraState:
         return ExtraState(x=x0, c=-x0)
 
     def round(self, s: ExtraState, k: int) -> Round:
-        noise = self.drawn(k)
+        noise, alpha = self.drawn(k), self.section.alpha
         xa = s.x + noise["noise_x"]
         Lxa = yield Broadcast("xa", xa)
         f, grad = self.objective(s.x)
         halfway = xa - Lxa / 2  # ½(I + W) x^a
         c = s.c if k else -xa
-        state = ExtraState(x=2 * halfway + c - self.alpha * grad, c=self.alpha * grad - halfway)
+        state = ExtraState(x=2 * halfway + c - alpha * grad, c=alpha * grad - halfway)
         return state, Private(f, grad, noise, scalars={})
+
+
+class ExtraSection(StepSection):
+    runs = Extra
+    memory = "difference"  # c carries the last gradient, so two in a row differ between the worlds
+
+    name: Literal["extra"] = "extra"
+    alpha: float = Field(0.08, gt=0, description="a number > 0")
+
+    @property
+    def steps(self) -> Schedule:
+        return Schedule(self.alpha)
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues)

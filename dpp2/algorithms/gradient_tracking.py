@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,43 +26,33 @@ from dpp2.algorithms.base import (
     NoisyProgram,
     Private,
     Round,
-    Setup,
     check_mixing,
 )
-from dpp2.algorithms.noise import Decay, Scale, decay_field, laplace, scale_field
+from dpp2.algorithms.noise import LaplaceNoise, Scale, scale_field
 from dpp2.arrays import Array
 from dpp2.privacy.accountant import Releases
 from dpp2.weights import Spectrum
 
 
-class TrackingNoise(NoiseSection):
+class TrackingNoise(LaplaceNoise):
     scales = ("u_x", "u_y")
 
     u_x: Scale = scale_field(0.0)
     u_y: Scale = scale_field(0.0)
-    decay: Decay = decay_field(0.9)
 
 
-class GradientTrackingSection(AlgorithmSection):
-    noise_section = TrackingNoise
-    phases = ("xa", "ya")
+class TrackingSection(AlgorithmSection):
+    """What sends x and the tracked gradient y, both with noise."""
+
     noises = ("noise_x", "noise_y")
     scalars = ()
 
-    name: Literal["gradient-tracking"] = "gradient-tracking"
     alpha: float = Field(0.01, gt=0, description="a number > 0")
-
-    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
-        check_mixing(eigenvalues)
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
         return tracking_releases(noise, dimension, adjacency, smoothness, self.alpha)
-
-    def program(self, setup: Setup, noise: NoiseSection) -> GradientTracking:
-        assert isinstance(noise, TrackingNoise)
-        return GradientTracking(self.alpha, noise, setup)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,24 +64,29 @@ class TrackingState:
 
 
 class GradientTracking(NoisyProgram):
-    def __init__(self, alpha: float, noise: TrackingNoise, setup: Setup) -> None:
-        super().__init__(
-            setup.objective,
-            noise_x=laplace("x", noise.u_x, noise.decay, setup),
-            noise_y=laplace("y", noise.u_y, noise.decay, setup),
-        )
-        self.alpha = alpha
+    section: GradientTrackingSection
 
     def start(self, x0: Array) -> TrackingState:
         return TrackingState(x=x0, v=np.zeros_like(x0))
 
     def round(self, s: TrackingState, k: int) -> Round:
-        noise = self.drawn(k)
+        noise, alpha = self.drawn(k), self.section.alpha
         xa = s.x + noise["noise_x"]
         Lxa = yield Broadcast("xa", xa)
         f, grad = self.objective(s.x)
         y = s.v + grad
         ya = y + noise["noise_y"]
         Lya = yield Broadcast("ya", ya)
-        state = TrackingState(x=xa - Lxa - self.alpha * y, v=ya - Lya - grad)
+        state = TrackingState(x=xa - Lxa - alpha * y, v=ya - Lya - grad)
         return state, Private(f, grad, noise, scalars={})
+
+
+class GradientTrackingSection(TrackingSection):
+    noise_section: ClassVar[type[NoiseSection]] = TrackingNoise
+    phases = ("xa", "ya")
+    runs = GradientTracking
+
+    name: Literal["gradient-tracking"] = "gradient-tracking"
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.algorithms.base import NoiseSection, Setup
+from dpp2.algorithms.base import Draw, NoiseSection, Setup
 from dpp2.arrays import Array
 from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
 
@@ -28,13 +28,22 @@ def decay_field(default: float) -> Any:
     return Field(default, description="a number in [0, 1] (0: noise in round 0 only), or a list with one per agent")
 
 
-class XNoise(NoiseSection):
+class LaplaceNoise(NoiseSection):
+    """Scales u_x, u_y, … with one decay: on x there is `noise_x` ~ Lap(u_x r^k), and so on."""
+
+    decay: Decay = decay_field(0.9)
+
+    def streams(self, setup: Setup) -> dict[str, Draw]:
+        of = {scale.removeprefix("u_"): getattr(self, scale) for scale in self.scales}
+        return {f"noise_{what}": laplace(what, u, self.decay, setup) for what, u in of.items()}
+
+
+class XNoise(LaplaceNoise):
     """Laplace noise on the one thing that is sent, x. Off by default: the textbook methods have none."""
 
     scales: ClassVar[tuple[str, ...]] = ("u_x",)
 
     u_x: Scale = scale_field(0.0)
-    decay: Decay = decay_field(0.9)
 
 
 def per_agent(value: float | list[float], agents: int) -> Array:
@@ -49,7 +58,7 @@ def laplace(purpose: str, u: float | list[float], decay: float | list[float], se
     return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, u_owned, decay_owned)
 
 
-def gaussian(purpose: str, sigma: float | list[float], setup: Setup) -> Callable[[int], Noise]:
+def gaussian(purpose: str, sigma: float | list[float], setup: Setup) -> Draw:
     """N(0, σ²), the same in every round, for the agents in `setup.owned`: Box–Muller, two words for each variate."""
     owned, dimension = np.asarray(setup.owned), setup.objective.dimension
     column = per_agent(sigma, setup.agents)[owned][:, None]

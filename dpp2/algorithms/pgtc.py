@@ -12,66 +12,19 @@ P x^c = Σ ψ P c_x from what arrives. As in `gradient_tracking`, y = v + g with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.accounts import tracking_releases
-from dpp2.algorithms.base import (
-    AlgorithmSection,
-    Broadcast,
-    NoiseSection,
-    NoisyProgram,
-    Private,
-    Round,
-    Setup,
-    check_mixing,
-)
+from dpp2.algorithms.base import Broadcast, Draw, NoisyProgram, Private, Round, Setup, check_mixing
 from dpp2.algorithms.diadsp import DiadspNoise
-from dpp2.algorithms.noise import laplace
+from dpp2.algorithms.gradient_tracking import TrackingSection
 from dpp2.arrays import Array
 from dpp2.compression import Compressor, Everything, Quantised, TopK
-from dpp2.privacy.accountant import Releases
 from dpp2.weights import Spectrum
-
-
-class PgtcSection(AlgorithmSection):
-    noise_section = DiadspNoise
-    phases = ("cx", "cy")
-    noises = ("noise_x", "noise_y")
-    scalars = ()
-
-    name: Literal["pgtc"] = "pgtc"
-    alpha: float = Field(0.01, gt=0, description="a number > 0")
-    gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")
-    psi: float = Field(1.0, gt=0, le=1, description="a number in (0, 1]")
-    compressor: Literal["top-k", "quantised", "none"] = Field("quantised", description='"top-k", "quantised" or "none"')
-    keep: int = Field(5, ge=1, description="a whole number ≥ 1: how many entries top-k keeps")
-    bits: int = Field(4, ge=2, le=16, description="a whole number from 2 to 16: what a quantised entry takes")
-
-    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
-        check_mixing(eigenvalues, self.gamma)
-
-    @property
-    def compression(self) -> Compressor:
-        if self.compressor == "none":
-            return Everything()
-        return TopK(self.keep) if self.compressor == "top-k" else Quantised(self.bits)
-
-    def message_bytes(self, dimension: int) -> int:
-        return self.compression.message_bytes(dimension)
-
-    def mechanisms(
-        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Releases]:
-        return tracking_releases(noise, dimension, adjacency, smoothness, self.alpha)
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Pgtc:
-        assert isinstance(noise, DiadspNoise)
-        return Pgtc(self, noise, setup)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +40,8 @@ class PgtcState:
 
 
 class Pgtc(NoisyProgram):
-    def __init__(self, section: PgtcSection, noise: DiadspNoise, setup: Setup) -> None:
-        super().__init__(
-            setup.objective,
-            noise_x=laplace("x", noise.u_x, noise.decay, setup),
-            noise_y=laplace("y", noise.u_y, noise.decay, setup),
-        )
+    def __init__(self, section: PgtcSection, setup: Setup, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, setup, noise)
         self.alpha, self.gamma, self.psi = section.alpha, section.gamma, section.psi
         self.compress = section.compression
 
@@ -119,3 +68,28 @@ class Pgtc(NoisyProgram):
             Lyc=s.Lyc + self.psi * Lcy,
         )
         return state, Private(f, grad, noise, scalars={})
+
+
+class PgtcSection(TrackingSection):
+    noise_section = DiadspNoise
+    phases = ("cx", "cy")
+    runs = Pgtc
+
+    name: Literal["pgtc"] = "pgtc"
+    gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")
+    psi: float = Field(1.0, gt=0, le=1, description="a number in (0, 1]")
+    compressor: Literal["top-k", "quantised", "none"] = Field("quantised", description='"top-k", "quantised" or "none"')
+    keep: int = Field(5, ge=1, description="a whole number ≥ 1: how many entries top-k keeps")
+    bits: int = Field(4, ge=2, le=16, description="a whole number from 2 to 16: what a quantised entry takes")
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues, self.gamma)
+
+    @property
+    def compression(self) -> Compressor:
+        if self.compressor == "none":
+            return Everything()
+        return TopK(self.keep) if self.compressor == "top-k" else Quantised(self.bits)
+
+    def message_bytes(self, dimension: int) -> int:
+        return self.compression.message_bytes(dimension)

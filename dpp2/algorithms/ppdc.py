@@ -17,9 +17,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpp2.algorithms.base import NoiseSection, Setup
-from dpp2.algorithms.noise import Scale, XNoise, laplace, scale_field
-from dpp2.algorithms.yi import PrimalDual, YiSection
+from dpp2.algorithms.noise import Scale, XNoise, scale_field
+from dpp2.algorithms.yi import YiSection
 
 
 class PpdcNoise(XNoise):
@@ -39,12 +38,3 @@ class PpdcSection(YiSection):
     gamma: float = Field(65.0, gt=0, description="a number > 0")
     omega: float = Field(5.0, gt=0, description="a number > 0")
     eta: float = Field(0.01, gt=0, description="a number > 0")
-
-    def program(self, setup: Setup, noise: NoiseSection) -> PrimalDual:
-        assert isinstance(noise, PpdcNoise)
-        return PrimalDual(
-            self,
-            setup,
-            noise_x=laplace("x", noise.u_x, noise.decay, setup),
-            noise_v=laplace("v", noise.u_v, noise.decay, setup),
-        )

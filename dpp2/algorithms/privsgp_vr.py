@@ -14,7 +14,7 @@ gradient is evaluated for the metrics alone. With a constant γ it converges to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ from pydantic import Field
 from dpp2.algorithms.base import (
     AlgorithmSection,
     Broadcast,
+    Draw,
     NoiseSection,
     NoisyProgram,
     Private,
@@ -49,12 +50,48 @@ class PrivsgpVrNoise(NoiseSection):
 
     sigma: Scale = scale_field(0.1)
 
+    def streams(self, setup: Setup) -> dict[str, Draw]:
+        return {"noise_g": gaussian("g", self.sigma, setup)}
+
+
+@dataclass(frozen=True, eq=False)
+class PrivsgpVrState:
+    """table: (agents, m, d), the last gradient that each sample was seen with."""
+
+    x: Array
+    table: Array
+
+
+class PrivsgpVr(NoisyProgram):
+    section: PrivsgpVrSection
+
+    def __init__(self, section: PrivsgpVrSection, setup: Setup, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, setup, noise)
+        self.counts = sample_counts(setup.objective)
+        self.sample = indices("sample", self.counts, setup)
+
+    def start(self, x0: Array) -> PrivsgpVrState:
+        return PrivsgpVrState(x=x0, table=sample_gradients(self.objective, x0))
+
+    def round(self, s: PrivsgpVrState, k: int) -> Round:
+        noise = self.drawn(k)
+        seen = np.arange(len(s.x)), self.sample(k)
+        fresh = sample_gradients(self.objective, s.x)[seen]
+        v = fresh - s.table[seen] + s.table.sum(axis=1) / self.counts[:, None]
+        x_half = s.x - self.section.gamma * (v + noise["noise_g"])
+        Lx_half = yield Broadcast("x_half", x_half)
+        table = s.table.copy()
+        table[seen] = fresh
+        f, grad = self.objective(s.x)
+        return PrivsgpVrState(x=x_half - Lx_half, table=table), Private(f, grad, noise, scalars={})
+
 
 class PrivsgpVrSection(AlgorithmSection):
     noise_section = PrivsgpVrNoise
     phases = ("x_half",)
     noises = ("noise_g",)
     scalars = ()
+    runs = PrivsgpVr
     step = "gamma"
 
     name: Literal["privsgp-vr"] = "privsgp-vr"
@@ -67,38 +104,3 @@ class PrivsgpVrSection(AlgorithmSection):
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
         return [Unaccounted(_NO_PURE)] * len(smoothness)
-
-    def program(self, setup: Setup, noise: NoiseSection) -> PrivsgpVr:
-        assert isinstance(noise, PrivsgpVrNoise)
-        return PrivsgpVr(self, noise, setup)
-
-
-@dataclass(frozen=True, eq=False)
-class PrivsgpVrState:
-    """table: (agents, m, d), the last gradient that each sample was seen with."""
-
-    x: Array
-    table: Array
-
-
-class PrivsgpVr(NoisyProgram):
-    def __init__(self, section: PrivsgpVrSection, noise: PrivsgpVrNoise, setup: Setup) -> None:
-        super().__init__(setup.objective, noise_g=gaussian("g", noise.sigma, setup))
-        self.gamma = section.gamma
-        self.counts = sample_counts(setup.objective)
-        self.sample = indices("sample", self.counts, setup)
-
-    def start(self, x0: Array) -> PrivsgpVrState:
-        return PrivsgpVrState(x=x0, table=sample_gradients(self.objective, x0))
-
-    def round(self, s: PrivsgpVrState, k: int) -> Round:
-        noise = self.drawn(k)
-        seen = np.arange(len(s.x)), self.sample(k)
-        fresh = sample_gradients(self.objective, s.x)[seen]
-        v = fresh - s.table[seen] + s.table.sum(axis=1) / self.counts[:, None]
-        x_half = s.x - self.gamma * (v + noise["noise_g"])
-        Lx_half = yield Broadcast("x_half", x_half)
-        table = s.table.copy()
-        table[seen] = fresh
-        f, grad = self.objective(s.x)
-        return PrivsgpVrState(x=x_half - Lx_half, table=table), Private(f, grad, noise, scalars={})

@@ -13,40 +13,16 @@ anyway, so λ is brought up to date there and one message a round is enough. Exa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.accounts import step_releases
-from dpp2.algorithms.base import AlgorithmSection, Broadcast, NoiseSection, NoisyProgram, Private, Round, Setup
-from dpp2.algorithms.noise import XNoise, laplace
+from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round
+from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
 from dpp2.schedule import Schedule
-
-
-class ProxGpdaSection(AlgorithmSection):
-    noise_section = XNoise
-    phases = ("xa",)
-    noises = ("noise_x",)
-    scalars = ()
-
-    name: Literal["prox-gpda"] = "prox-gpda"
-    alpha: float = Field(0.1, gt=0, description="a number > 0")
-    beta: float = Field(7.0, gt=0, description="a number > 0")
-
-    def mechanisms(
-        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Releases]:
-        assert isinstance(noise, XNoise)
-        return step_releases(noise, dimension, adjacency, smoothness, Schedule(self.alpha))
-
-    def program(self, setup: Setup, noise: NoiseSection) -> ProxGpda:
-        assert isinstance(noise, XNoise)
-        return ProxGpda(self, noise, setup)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +34,29 @@ class ProxGpdaState:
 
 
 class ProxGpda(NoisyProgram):
-    def __init__(self, section: ProxGpdaSection, noise: XNoise, setup: Setup) -> None:
-        super().__init__(setup.objective, noise_x=laplace("x", noise.u_x, noise.decay, setup))
-        self.alpha, self.beta = section.alpha, section.beta
+    section: ProxGpdaSection
 
     def start(self, x0: Array) -> ProxGpdaState:
         return ProxGpdaState(x=x0, lam=np.zeros_like(x0))
 
     def round(self, s: ProxGpdaState, k: int) -> Round:
-        noise = self.drawn(k)
+        noise, alpha, beta = self.drawn(k), self.section.alpha, self.section.beta
         xa = s.x + noise["noise_x"]
         Lxa = yield Broadcast("xa", xa)
         f, grad = self.objective(s.x)
-        penalty = self.beta * Lxa
+        penalty = beta * Lxa
         lam = s.lam + penalty if k else s.lam  # λ⁰ = 0 knows nothing of x⁰
-        state = ProxGpdaState(x=xa - self.alpha * (penalty + grad + lam), lam=lam)
+        state = ProxGpdaState(x=xa - alpha * (penalty + grad + lam), lam=lam)
         return state, Private(f, grad, noise, scalars={})
+
+
+class ProxGpdaSection(StepSection):
+    runs = ProxGpda
+
+    name: Literal["prox-gpda"] = "prox-gpda"
+    alpha: float = Field(0.1, gt=0, description="a number > 0")
+    beta: float = Field(7.0, gt=0, description="a number > 0")
+
+    @property
+    def steps(self) -> Schedule:
+        return Schedule(self.alpha)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from dpp2.algorithms.base import NoiseSection, Setup
+from dpp2.algorithms.base import Draw, NoiseSection, Setup
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
-from dpp2.algorithms.wang_nedic import WangNedicSection, Weakening
+from dpp2.algorithms.wang_nedic import WangNedicSection
 from dpp2.arrays import Array
 from dpp2.privacy.accountant import Releases
 from dpp2.privacy.baselines import GaussianStepReleases
@@ -21,6 +21,9 @@ class WangBasarNoise(NoiseSection):
     scales = ("sigma",)
 
     sigma: Scale = scale_field(1.0)
+
+    def streams(self, setup: Setup) -> dict[str, Draw]:
+        return {"noise_x": gaussian("x", self.sigma, setup)}
 
 
 class WangBasarSection(WangNedicSection):
@@ -39,7 +42,3 @@ class WangBasarSection(WangNedicSection):
             GaussianStepReleases(M, adjacency, sigma, "own", *schedule)
             for M, sigma in zip(smoothness.tolist(), sigmas, strict=True)
         ]
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Weakening:
-        assert isinstance(noise, WangBasarNoise)
-        return Weakening(self, setup, gaussian("x", noise.sigma, setup))

@@ -10,28 +10,16 @@ Without a radius there is no projection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dpp2.algorithms.accounts import step_releases
-from dpp2.algorithms.base import (
-    AlgorithmSection,
-    Broadcast,
-    NoiseSection,
-    NoisyProgram,
-    Private,
-    Round,
-    Setup,
-    check_mixing,
-)
-from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, laplace, scale_field
+from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
+from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
-from dpp2.keys import Noise
-from dpp2.privacy.accountant import Releases
 from dpp2.schedule import Schedule
 from dpp2.weights import Spectrum
 
@@ -41,11 +29,30 @@ class WangNedicNoise(XNoise):
     decay: Decay = decay_field(1.0)
 
 
-class WangNedicSection(AlgorithmSection):
+@dataclass(frozen=True, eq=False)
+class WeakeningState:
+    x: Array
+
+
+class Weakening(NoisyProgram):
+    section: WangNedicSection
+
+    def start(self, x0: Array) -> WeakeningState:
+        return WeakeningState(x0)
+
+    def round(self, s: WeakeningState, k: int) -> Round:
+        noise, steps, coupling = self.drawn(k), self.section.steps, self.section.coupling
+        Lxa = yield Broadcast("xa", s.x + noise["noise_x"])
+        f, grad = self.objective(s.x)
+        x = s.x - coupling(k) * Lxa - steps(k) * grad
+        x = x if self.section.radius is None else onto_ball(x, self.section.radius)
+        return WeakeningState(x), Private(f, grad, noise, scalars={})
+
+
+class WangNedicSection(StepSection):
     noise_section: ClassVar[type[NoiseSection]] = WangNedicNoise
-    phases = ("xa",)
-    noises = ("noise_x",)
-    scalars = ()
+    runs = Weakening
+    memory = "own"  # x itself goes on into the next x
 
     name: Literal["wang-nedic"] = "wang-nedic"
     alpha: float = Field(0.2, gt=0, description="a number > 0: the first λ_k")
@@ -55,9 +62,6 @@ class WangNedicSection(AlgorithmSection):
     slowdown: float = Field(0.5, ge=0, description="a number ≥ 0")
     radius: float | None = Field(None, gt=0, description="a number > 0 (default: no projection)")
 
-    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
-        check_mixing(eigenvalues, self.chi)
-
     @property
     def steps(self) -> Schedule:
         return Schedule(self.alpha, slowdown=self.slowdown, power=self.alpha_power)
@@ -66,35 +70,5 @@ class WangNedicSection(AlgorithmSection):
     def coupling(self) -> Schedule:
         return Schedule(self.chi, slowdown=self.slowdown, power=self.chi_power)
 
-    def mechanisms(
-        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Releases]:
-        """x itself goes on into the next x: memory "own"."""
-        assert isinstance(noise, XNoise)
-        return step_releases(noise, dimension, adjacency, smoothness, self.steps, "own")
-
-    def program(self, setup: Setup, noise: NoiseSection) -> Weakening:
-        assert isinstance(noise, XNoise)
-        return Weakening(self, setup, laplace("x", noise.u_x, noise.decay, setup))
-
-
-@dataclass(frozen=True, eq=False)
-class WeakeningState:
-    x: Array
-
-
-class Weakening(NoisyProgram):
-    def __init__(self, section: WangNedicSection, setup: Setup, noise_x: Callable[[int], Noise]) -> None:
-        super().__init__(setup.objective, noise_x=noise_x)
-        self.steps, self.coupling, self.radius = section.steps, section.coupling, section.radius
-
-    def start(self, x0: Array) -> WeakeningState:
-        return WeakeningState(x0)
-
-    def round(self, s: WeakeningState, k: int) -> Round:
-        noise = self.drawn(k)
-        Lxa = yield Broadcast("xa", s.x + noise["noise_x"])
-        f, grad = self.objective(s.x)
-        x = s.x - self.coupling(k) * Lxa - self.steps(k) * grad
-        x = x if self.radius is None else onto_ball(x, self.radius)
-        return WeakeningState(x), Private(f, grad, noise, scalars={})
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues, self.chi)

@@ -19,6 +19,7 @@ from dpp2.privacy.account import Account
 CONFIDENCE = 1 - 1e-6
 _WORK = 40_000_000  # trials × rounds × dimensions: a few seconds
 _MOST_TRIALS, _FEWEST_TRIALS = 100_000, 1_000
+_SEED = 1
 _STOPS = 12  # numbers of rounds at which the bound is taken
 _CURVE = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 240)])
 
@@ -54,18 +55,16 @@ class Contest:
         return self.bounds[-1]
 
 
-def contest(
-    account: Account, section: AlgorithmSection, rounds: int, confidence: float = CONFIDENCE, seed: int = 1
-) -> Contest | Unsupported:
+def contest(account: Account, section: AlgorithmSection, rounds: int) -> Contest | Unsupported:
     """Play for the agent whose ε is largest."""
     game = _game(account, section, rounds)
     if isinstance(game, Unsupported):
         return game
     trials = min(_WORK // (game.rounds * game.mechanism.dimension), _MOST_TRIALS)
     stops = np.unique(np.geomspace(1, game.rounds, _STOPS).round().astype(int)).tolist()
-    played = play_and_stop(game, trials, seed, stops)
-    curve = trade_off(played[-1], confidence)
-    bounds = tuple(lower_bound(one, confidence) for one in played)
+    played = play_and_stop(game, trials, _SEED, stops)
+    curve = trade_off(played[-1], CONFIDENCE)
+    bounds = tuple(lower_bound(one, CONFIDENCE) for one in played)
     return Contest(game, trials, tuple(stops), bounds, curve, _prediction(game, curve))
 
 

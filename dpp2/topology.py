@@ -23,7 +23,7 @@ from pydantic import Field
 from dpp2.errors import BadInput, one_line
 from dpp2.schema import Kinds, Section
 
-if TYPE_CHECKING:  # an agent in a container knows its neighbours already and never draws a graph
+if TYPE_CHECKING:  # a graph that is a list of edges needs none of it
     import networkx as nx
 
     Drawn = nx.Graph[Any]

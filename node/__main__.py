@@ -29,7 +29,10 @@ _EXAMPLES = """Examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until told to stop. Exit codes: 0 done, 1 failed (or a probe that found the node ill), 2 bad input."""
+    """Run until told to stop.
+
+    Exit codes: 0 done, 1 failed (or a probe that found the node ill), 2 bad input, 130 interrupted.
+    """
     options = _options(arguments)
     if options.die_with_parent:
         _die_with(options.die_with_parent)
@@ -43,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(_event_loop()(_probe(options) if options.probe else _serve(options)))
     except (BadInput, NodeFailed) as refusal:
         print(f"dpp2 node: {refusal}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(refusal, BadInput) else 1
     except KeyboardInterrupt:
         return 130
     finally:

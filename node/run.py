@@ -88,8 +88,8 @@ class NodeRun:
 
     @property
     def begun(self) -> int:
-        """Rounds of which anything has ever left, before a crash as well."""
-        return self.journal.rounds
+        """Rounds of which anything has ever left, before a crash as well, or a loss of power that took the journal."""
+        return max(self.journal.rounds, self.k)
 
     def waiting_for(self) -> list[int]:
         """Agents whose rows the current round lacks."""

@@ -1,8 +1,9 @@
 """What stands for rows that are kept only to be compared: short ones themselves, long ones a tag.
 
-The tag is Poly1305 under a key of this node and run. It never leaves the node, and to somebody who has not seen any,
-two different rows of L bytes have the same one with a probability of at most ⌈L/16⌉ · 2⁻¹⁰³. SHA-256 takes four times
-as long, which for rows of 100,000 numbers was a quarter of a round.
+The tag is Poly1305 under a key of this node and run, which with `run.seed` follows from the seed, as everything does.
+It never leaves the node, and to somebody who knows neither it nor the key, two different rows of L bytes have the same
+one with a probability of at most ⌈L/16⌉ · 2⁻¹⁰³. SHA-256 takes four times as long, which for rows of 100,000 numbers
+was a quarter of a round.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _recorder(experiment: Experiment, merged: Merged, account: Account, edges: i
     recorder = Recorder(
         section,
         (k, merged.agents, d),
-        len(section.phases) * 2 * edges * d * 8,
+        len(section.phases) * 2 * edges * section.message_bytes(d),
         epsilon_column(account, k),
         truth=merged.telemetry,
         observation=True,

@@ -40,7 +40,10 @@ class Interrupted(Exception):
 
 
 class RunFailed(Exception):
-    """The user's own code failed in the middle of a run; what was done before is safe in the run directory."""
+    """A run could not go on; what was done before is safe in the run directory."""
+
+
+_WINDOW = 512  # rounds of credit, unless they are run one by one
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,6 @@ class ClusterShape:
     strict: bool = False  # one round at a time
     tls: bool = False  # every node with a certificate of its own
     tap: Callable[[Path], Tap] | None = None  # who listens between the nodes, and keeps it in this folder
-    window: int = 512  # rounds of credit, if not strict
 
     def check(self, experiment: Experiment) -> None:
         """Refuse what would be ignored, or could not be done, before anything is made."""
@@ -166,7 +168,7 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
     local = LocalCluster(simulation, nodes, groups, ledger=directory.ledger, tls=tls, tap=tap)
     began, rounds = time.perf_counter(), simulation.allowance.rounds
     with _stop_requests() as stop_requested:
-        window = 1 if cluster.strict else cluster.window
+        window = 1 if cluster.strict else _WINDOW
         _run_cluster(
             local.run(
                 lambda drive: progress(drive.round, rounds, _late(drive.late())),

@@ -34,13 +34,6 @@ class Broadcast:
     rows: Array
 
 
-class State(Protocol):
-    """A frozen dataclass of (agents, d) arrays; every algorithm has x."""
-
-    @property
-    def x(self) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Private:
     """What a round computed and never sends. The driver records it as truth; no attack ever sees it."""

@@ -3,9 +3,9 @@
     x¹ = W x⁰ − α g⁰
     x^{k+2} = (I + W) x^{k+1} − ½(I + W) x^k − α (g^{k+1} − g^k),    W = I − P
 Exact with a constant step. One message a round: what the next round needs of this one is kept as
-c^{k+1} = −½(I + W) x^k + α g^k, and c⁰ = −x⁰ makes the first step the same line as all others. The textbook method has
-no noise (u_x = 0, the default); where it is switched on, x^a = x + Lap(u_x r^k) is sent and mixed, the noise adds up
-in Σ_i x_i and the limit is off by it.
+c^{k+1} = −½(I + W) x^k + α g^k, and c⁰ = −x⁰ (with noise −x^a) makes the first step the same line as all others. The
+textbook method has no noise (u_x = 0, the default); where it is switched on, x^a = x + Lap(u_x r^k) is sent and mixed,
+the noise adds up in Σ_i x_i and the limit is off by it.
 """
 
 from __future__ import annotations

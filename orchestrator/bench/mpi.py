@@ -1,6 +1,6 @@
 """Gradient tracking by DISROPT over MPI, a process per agent: what one would use instead.
 
-Not part of the package: `mpirun -n N python mpi.py EDGES` with a Python that has DISROPT. The objectives are
+Run as a script, never imported: `mpirun -n N python mpi.py EDGES`, with a Python that has DISROPT. The objectives are
 quadratic, the cheapest that it knows, so that messages and not gradients are compared; like ours it sends two vectors
 of ten numbers to every neighbour in a round. Every line on stdin is a number of rounds, answered by the seconds they
 took.

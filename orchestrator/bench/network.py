@@ -1,4 +1,4 @@
-"""`dpp2 bench network`: nodes against bare gRPC streams in the same processes, and what TLS and checkpoints cost.
+"""`dpp2 bench network`: nodes against bare gRPC streams in as many processes, and what TLS and checkpoints cost.
 
 Everything that is compared is running at the same time and takes turns, block of rounds after block of rounds, because
 a busy machine slows neighbours in time alike. Medians of five; what counts is the ratios.

@@ -1,4 +1,4 @@
-"""The two things that `dpp2 bench network` compares, as processes that take turns: real nodes, and bare streams."""
+"""What `dpp2 bench network` compares, as processes that take turns: real nodes, bare streams, DISROPT."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Several nodes in one process, for the benchmark alone: everywhere else a process is one node.
 
 `python -m orchestrator.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
-further line with the CPU seconds used and the memory held, and ends when stdin does.
+further line with the memory held, and ends when stdin does.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ async def main() -> None:
 
 
 def _resident() -> dict[str, float]:
-    """CPU seconds, and the memory held now, in bytes."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    """The memory held now, in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return {"cpu": used.ru_utime + used.ru_stime, "resident": pages * resource.getpagesize()}
+    return {"resident": pages * resource.getpagesize()}
 
 
 if __name__ == "__main__":

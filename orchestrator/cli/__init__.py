@@ -1,4 +1,5 @@
-"""The command line: thin layers that parse, call and print. Exit codes: 0 done, 1 failed, 2 bad input.
+"""The command line: thin layers that parse, call and print. Exit codes: 0 done, 1 failed, 2 bad input, 130
+interrupted.
 
 Each command group has its module; importing it registers its commands on `app`.
 """

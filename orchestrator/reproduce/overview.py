@@ -46,7 +46,6 @@ def measure(
     executor: str | None,
     leaks: Callable[[int], Sequence[Leak]],
     progress: Progress,
-    budgets: Sequence[float] = BUDGETS,
 ) -> Overview:
     """All runs. `rounds` bounds the comparison and sets fig. 3; the other parts have their own."""
     figures = tuple(
@@ -76,7 +75,7 @@ def measure(
             executor=executor,
             progress=progress,
         )
-        for budget in budgets
+        for budget in BUDGETS
     )
     return Overview(seeds, figures, third, first, fair, tuple(leaks(rounds)))
 

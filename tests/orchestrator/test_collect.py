@@ -147,8 +147,8 @@ def advanced(simulation: Simulation) -> Any:
 # --- data that stay where they are ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def apart(tmp_path: Path) -> Machines:
+@pytest.fixture(params=["dpp2", "pgtc"])  # one that sends what it counts, and one that counts as if it compressed
+def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Machines:
     """Each machine has a folder with its own agents' data; the collector has none of them."""
     rng = np.random.default_rng(1)
     everything = tmp_path / "everything"
@@ -160,7 +160,7 @@ def apart(tmp_path: Path) -> Machines:
             features, labels = rng.normal(size=(6, 3)), np.sign(rng.normal(size=6))
             for at in (folder, everything):
                 np.savez(at / f"agent-{agent}.npz", features=features, labels=labels)
-    tables = TABLES | {"problem.name": "file", "problem.path": str(everything)}
+    tables = TABLES | {"problem.name": "file", "problem.path": str(everything), "algorithm.name": request.param}
     del tables["problem.dimension"]
     machines = Machines(tmp_path / "machines", Experiment.load(overrides=tables))
     asyncio.run(machines.run(telemetry=True, paths=folders))
@@ -181,9 +181,10 @@ def test_whoever_collects_needs_nobodys_data(apart: Machines, collect: Call, tmp
                 assert records[name].tobytes() == expected[name].tobytes(), name
     with np.load(tmp_path / "run" / "solution.npz") as solution:
         assert solution["x"].tobytes() == result.x.tobytes()
-    gaps = read_metrics(tmp_path / "run" / "metrics.csv").gap
-    assert np.array_equal(gaps[:-1], result.metrics.gap[:-1])
-    assert np.isnan(gaps[-1])
+    metrics = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert np.array_equal(metrics.gap[:-1], result.metrics.gap[:-1])
+    assert np.isnan(metrics.gap[-1])
+    assert np.array_equal(metrics.bytes, result.metrics.bytes)
     assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon"] is None
 
 

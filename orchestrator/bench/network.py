@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dpp2 import Experiment, Simulation
@@ -172,8 +173,11 @@ def _start_up(note: Note) -> dict[str, Any]:
     note("start-up")
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         (Path(folder) / "experiment.toml").write_text(for_nodes(_simulation(), Path(folder)).to_toml())
-        starts = sorted((_start_one(folder) for _ in range(REPETITIONS)), key=lambda one: float(one["cpu_seconds"]))
-        return starts[REPETITIONS // 2]  # the median
+        scripts = {"node": _START, "libraries": _LIBRARIES}
+        turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
+    seconds = {name: median(turn[name]["cpu_seconds"] for turn in turns) for name in scripts}
+    loaded = turns[0]["node"]["heavy_imports"]
+    return {"cpu_seconds": seconds["node"], "libraries_alone": seconds["libraries"], "heavy_imports": loaded}
 
 
 _START = """
@@ -199,6 +203,14 @@ uvloop.run(main())
 """
 
 
-def _start_one(folder: str) -> dict[str, Any]:
-    answer = subprocess.run([sys.executable, "-c", _START, folder], capture_output=True, text=True, check=True)
+_LIBRARIES = """
+import json, resource
+import grpc.aio, numpy, pydantic, uvloop
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime}))
+"""
+
+
+def _started(script: str, folder: str) -> dict[str, Any]:
+    answer = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True)
     return dict(json.loads(answer.stdout))

@@ -86,6 +86,7 @@ def _network_table(figures: dict[str, Any]) -> Table:
     table.add_row("memory from round 2,000 to 10,000", f"{growth:+.1%}", "", "", "flat")
     loaded = ", ".join(start["heavy_imports"]) or "nothing heavy"
     table.add_row("CPU until a node listens", f"{start['cpu_seconds']:.2f} s ({loaded} loaded)", "", "", "< 0.5 s")
+    table.add_row("  NumPy, gRPC, pydantic and uvloop alone", f"{start['libraries_alone']:.2f} s", "", "", "")
     return table
 
 

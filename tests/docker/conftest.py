@@ -8,25 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, ROOT, Project
+from containers import IMAGE, ROOT, Project, not_here
 
 ENGINE = ROOT / "tools" / "docker-engine"
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _asked_for(request: pytest.FixtureRequest) -> None:
-    """Containers and namespaces take minutes and root: only whoever names the marks gets them."""
-    asked = request.config.getoption("markexpr") or ""
-    if "docker" not in asked and "netns" not in asked:
-        pytest.skip("containers and network namespaces are tested by `make test-docker`")
-
-
 @pytest.fixture(scope="session")
-def image(_asked_for: None) -> Iterator[str]:
+def image() -> Iterator[str]:
     """Built from the working tree with whatever builder there is. An engine that was started for it is ended."""
     started = subprocess.run([ENGINE, "up"], capture_output=True, text=True)
     if started.returncode:
-        pytest.skip(started.stderr.strip() or "no Docker engine")
+        not_here(started.stderr.strip() or "no Docker engine")
     base = started.stdout.split()[-1]
     built = subprocess.run(
         ["docker", "build", "--build-arg", f"BASE_IMAGE={base}", "-t", IMAGE, "."],

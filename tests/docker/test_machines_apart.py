@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from containers import COMPARED, ROOT, command, dpp2
+from containers import COMPARED, ROOT, command, dpp2, not_here
 
 pytestmark = pytest.mark.netns
 
@@ -72,9 +72,9 @@ class Machines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, _asked_for: None) -> Iterator[Machines]:
+def machines(tmp_path: Path) -> Iterator[Machines]:
     if os.getuid() or not shutil.which("ip"):
-        pytest.skip("network namespaces take root and the package iproute2")
+        not_here("network namespaces take root and the package iproute2")
     made = Machines(tmp_path)
     try:
         made.build()

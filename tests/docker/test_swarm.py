@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, Project, command, rounds_of, wait_for
+from containers import IMAGE, Project, command, not_here, rounds_of, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
 
@@ -19,7 +19,7 @@ STACK = "dpp2test"
 @pytest.fixture
 def swarm(image: str) -> Iterator[None]:
     if command("docker", "info", "-f", "{{.Swarm.LocalNodeState}}").strip() != "inactive":
-        pytest.skip("this engine is part of a Swarm, which a test must not change")
+        not_here("this engine is part of a Swarm, which a test must not change")
     command("docker", "swarm", "init", "--advertise-addr", "127.0.0.1")
     machine = command("docker", "info", "-f", "{{.Swarm.NodeID}}").strip()
     labels = [word for name in "abc" for word in ("--label-add", f"dpp2.{name}=true")]

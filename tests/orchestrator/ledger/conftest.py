@@ -1,0 +1,53 @@
+"""Runs that are quick, and that can be killed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from charges import (
+    Call,
+    Killed,
+)
+
+from dpp2 import Simulation
+from node.ledgers import LedgerFile
+from orchestrator import runner
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pictures; one round between looks."""
+    for name in ("convergence", "epsilon"):
+        monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
+    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.0)
+
+
+@pytest.fixture
+def dpp2_run(dpp2: Call) -> Callable[..., dict[str, Any]]:
+    """`dpp2 run --json`, which must succeed."""
+
+    def run(*words: object) -> dict[str, Any]:
+        ended = dpp2("run", "--json", *words)
+        assert (ended.code, ended.err) == (0, "")
+        found = json.loads(ended.out)
+        assert isinstance(found, dict)
+        return found
+
+    return run
+
+
+@pytest.fixture
+def killable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed settles nothing, and goes on from the last round."""
+    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", -1.0)
+    settle = LedgerFile.settle
+
+    def settled(self: LedgerFile, simulation: Simulation) -> None:
+        if not isinstance(sys.exc_info()[1], Killed):
+            settle(self, simulation)
+
+    monkeypatch.setattr(LedgerFile, "settle", settled)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from answers import strict
 
 from orchestrator.cli import main
 
@@ -78,3 +80,15 @@ def environment() -> dict[str, str]:
     drop = ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR")
     kept = {name: value for name, value in os.environ.items() if name not in drop}
     return kept | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TERM": "xterm"}
+
+
+@pytest.fixture
+def ask(dpp2: Call) -> Callable[..., dict[str, Any]]:
+    """`dpp2 privacy … --json`, answered."""
+
+    def asked(*words: object) -> dict[str, Any]:
+        ended = dpp2("privacy", *words, "--json")
+        assert (ended.code, ended.err) == (0, "")
+        return strict(ended.out)
+
+    return asked

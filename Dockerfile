@@ -19,6 +19,8 @@ COPY dpp2 dpp2
 COPY node node
 COPY orchestrator orchestrator
 COPY adversary adversary
+COPY store store
+COPY studies studies
 # What only builds and tests need stays behind: the packages' own tests, pip, setuptools.
 RUN /opt/dpp2/bin/pip install --quiet --no-deps . \
  && find /opt/dpp2/lib -type d -name tests -prune -exec rm -rf {} + \

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adversary.attacks import ATTACKS, Attack
-from adversary.contest import Contest, contest
 from adversary.findings import Finding, Skipped, attempt
+from adversary.game_result import GameResult, contest
 from adversary.knowledge import Knowledge
 from adversary.observation import Observation
 from adversary.scoring import Truth, insider
@@ -106,7 +106,7 @@ class AuditReport:
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
     accounted: Accounted
-    contest: Contest | Unsupported | None  # None: not asked for
+    contest: GameResult | Unsupported | None  # None: not asked for
     noise: Mapping[str, Array]  # the median agent's scale u·r^k per round, by the name of the noise
     verdicts: tuple[Verdict, ...]
 
@@ -171,7 +171,9 @@ def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None,
     return done
 
 
-def _contest(account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note) -> Contest | Unsupported:
+def _contest(
+    account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note
+) -> GameResult | Unsupported:
     note("distinguishing game")
     return account if isinstance(account, Unsupported) else contest(account, experiment.algorithm, rounds)
 

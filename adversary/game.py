@@ -26,13 +26,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from adversary.bounds import Coins, Trials
-from dpp2.algorithms.base import Setup
+from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.arrays import Array
-from dpp2.embedded import Block, Network
+from dpp2.embedded import Block, EmbeddedDriver
 from dpp2.errors import BadInput
 from dpp2.keys import RunKeys, derive, seed_key
-from dpp2.privacy import Epsilon, Mechanism, PrivacyProfile, Unsupported, epsilon, largest_rounds, profile
+from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, largest_rounds, profile
 
 VICTIM = 0
 _PAIR_OF_AGENTS = csr_array(np.array([[0.5, -0.5], [-0.5, 0.5]]))  # Metropolis weights of one edge
@@ -45,7 +45,7 @@ _FAR_ENOUGH = 50.0  # an ε that no number of trials could confirm
 class Game:
     """One agent's mechanism, the rounds that are played, and the public parameters that do not enter ε."""
 
-    mechanism: Mechanism
+    mechanism: Dpp2Releases
     rounds: int
     beta: float = 0.05
     rho: float = 10.0
@@ -115,7 +115,7 @@ def _piece(game: Game, trials: int, seed: int, number: int, stops: Sequence[int]
     """So many games as one run. Coins, noise and η depend on the seed and the number of the piece only."""
     key = derive(seed_key(seed), "game", str(number))
     coins = np.random.default_rng(np.frombuffer(key, dtype=np.uint32)).random(trials) < 0.5
-    network = _network(game, coins, key)
+    network = _driver(game, coins, key)
     (block,) = network.blocks
     judge, ratios = Judge(game, trials), []
     for k in range(game.rounds):
@@ -127,18 +127,18 @@ def _piece(game: Game, trials: int, seed: int, number: int, stops: Sequence[int]
     return coins, ratios
 
 
-def _network(game: Game, coins: Coins, key: bytes) -> Network:
+def _driver(game: Game, coins: Coins, key: bytes) -> EmbeddedDriver:
     m = game.mechanism
     section = Dpp2Section(alpha=m.alpha, beta=game.beta, rho=game.rho, damping=game.damping)
     noise = Dpp2Noise(u_w=m.u_w, u_e=m.u_e, decay=m.decay)
     objective = Pair(m.smoothness, np.where(np.repeat(coins, m.dimension), _shift(m), 0.0))
     columns = objective.dimension
-    program = section.program(Setup(range(2), 2, objective, RunKeys((key, key), derive(key, "eta"))), noise)
+    program = section.program(AgentContext(range(2), 2, objective, RunKeys((key, key), derive(key, "eta"))), noise)
     block = Block(slice(0, 2), program, _PAIR_OF_AGENTS, program.start(np.zeros((2, columns))))
-    return Network([block], 2, columns)
+    return EmbeddedDriver([block], 2, columns)
 
 
-def _shift(m: Mechanism) -> float:
+def _shift(m: Dpp2Releases) -> float:
     """Every coordinate of v."""
     return m.adjacency / math.sqrt(m.dimension)
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adversary.contest import Contest
 from adversary.findings import QUANTITIES, Finding
+from adversary.game_result import GameResult
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
@@ -43,7 +43,7 @@ class Evidence:
     noise_left: float  # scale of the noise in the last of these rounds, in units of its first
     epsilon: Epsilon | Unsupported
     paper_epsilon: PaperEpsilon | Unsupported
-    contest: Contest | Unsupported | None
+    contest: GameResult | Unsupported | None
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
 
 
@@ -115,8 +115,8 @@ def _dp(claim: str, evidence: Evidence) -> Verdict:
     if spent.log10 == math.inf:
         return Verdict(claim, False, f"ε = ∞: {spent.reason}")
     said = f"ε = {amount(spent)} by the exact account, {amount(claimed)} by the paper's Theorem 3"
-    proven = played.bound.value if isinstance(played, Contest) else 0.0
-    if isinstance(played, Contest):
+    proven = played.bound.value if isinstance(played, GameResult) else 0.0
+    if isinstance(played, GameResult):
         said += f"; the distinguishing game proves ε ≥ {proven:.3g} at confidence {percent(played.bound.confidence)}"
     limits = [one.value for one in (spent, claimed) if not isinstance(one, Unsupported) and one.value is not None]
     held = all(proven <= limit for limit in limits)

@@ -62,7 +62,7 @@ class Cores:
         ]
 
 
-class Network:
+class EmbeddedDriver:
     """Blocks of agents that exchange rows through P."""
 
     def __init__(self, blocks: Sequence[Block], agents: int, dimension: int) -> None:
@@ -95,10 +95,10 @@ class Network:
     def x(self) -> list[Array]:
         return [block.state.x for block in self.blocks]
 
-    def quiet(self) -> Network:
+    def quiet(self) -> EmbeddedDriver:
         """A copy at the same state that goes on without noise."""
         blocks = [replace(block, program=block.program.quiet()) for block in self.blocks]
-        return Network(blocks, sum(map(len, self.x)), self.dimension)
+        return EmbeddedDriver(blocks, sum(map(len, self.x)), self.dimension)
 
     def gradient(self, x: Array) -> Array:
         """∇f_i(x_i) of all agents."""

@@ -50,12 +50,12 @@ class Recorder:
         self._table = np.zeros((self.rounds + 1, len(COLUMNS)))
         self.columns = dict(zip(COLUMNS, self._table.T, strict=True))
 
-    def sent(self, k: int, phase: str, rows: Array) -> None:
+    def record_sent(self, k: int, phase: str, rows: Array) -> None:
         """A phase of round k, as every channel carried it."""
         if self.sent_arrays:
             self.sent_arrays[phase][k] = rows
 
-    def kept(self, k: int, x: Sequence[Array], private: Sequence[Private]) -> None:
+    def record_private(self, k: int, x: Sequence[Array], private: Sequence[Private]) -> None:
         """What round k kept to itself, block by block."""
         if not self.private_arrays:
             return
@@ -68,7 +68,7 @@ class Recorder:
         for name, number in private[0].scalars.items():
             self.scalars[name][k] = number
 
-    def measured(self, k: int, x: Sequence[Array], private: Sequence[Private], each: Map = map) -> float:
+    def record_metrics(self, k: int, x: Sequence[Array], private: Sequence[Private], each: Map = map) -> float:
         """The metrics of x^k; returns its gap. Row k describes x^k, so its bytes are those of the round before."""
         consensus, stationarity, objective = measure(x, [p.values for p in private], [p.grad for p in private], each)
         gap = consensus + stationarity
@@ -76,7 +76,7 @@ class Recorder:
         self._table[k] = (k, gap, consensus, stationarity, objective, self._epsilon[k], sent)
         return gap
 
-    def unmeasured(self, first: int, last: int) -> None:
+    def record_unmeasured(self, first: int, last: int) -> None:
         """Rows first … last−1, of which nobody knows the x: their metrics are nan, but for what is public."""
         rounds = np.arange(first, last)
         public = {"round": rounds, "epsilon": self._epsilon[first:last], "bytes": (rounds > 0) * self.bytes_per_round}

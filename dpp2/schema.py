@@ -58,8 +58,8 @@ def parse_section(name: str, cls: type[AnySection], table: Mapping[str, Any]) ->
         raise _sentence(name, cls, error) from None
 
 
-class Kinds(Generic[AnySection]):
-    """Kinds of a section by name, each loaded when it is asked for: a node that runs one need not wait for all.
+class Registry(Generic[AnySection]):
+    """Registry of a section by name, each loaded when it is asked for: a node that runs one need not wait for all.
 
     Iterating gives the classes, in order.
     """
@@ -81,7 +81,7 @@ class Kinds(Generic[AnySection]):
         return (self[name] for name in self._places)
 
 
-def parse_kind(name: str, tag: str, kinds: Kinds[AnySection], table: Mapping[str, Any]) -> AnySection:
+def parse_kind(name: str, tag: str, kinds: Registry[AnySection], table: Mapping[str, Any]) -> AnySection:
     """Check a table whose `tag` key picks the kind; the first kind is the default."""
     chosen = table.get(tag, kinds.names[0])
     if not isinstance(chosen, str) or chosen not in kinds.names:

@@ -19,12 +19,12 @@ from dpp2.arrays import Array
 from dpp2.embedded import BLOCK
 from dpp2.experiment import Experiment
 from dpp2.metrics import measure
+from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
 from dpp2.records import Records
-from dpp2.setting import Secrets, Setting
-from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, Watch
+from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, DivergenceDetector
 from dpp2.theory import Condition, conditions
 
 
@@ -95,35 +95,37 @@ class Simulation:
         block: int = BLOCK,
     ) -> None:
         """`ledgers`, one per agent, hold what earlier runs spent on the same data (none: nothing)."""
-        self.setting = Setting.of(experiment, secrets)
-        self.experiment = self.setting.experiment
-        self.network = self.setting.network(block)
-        section, graph = self.experiment.algorithm, self.setting.graph
-        shape = (self.experiment.run.rounds, graph.agents, self.network.dimension)
-        message = section.message_bytes(self.network.dimension)
+        self.prepared = PreparedRun.of(experiment, secrets)
+        self.experiment = self.prepared.experiment
+        self.driver = self.prepared.driver(block)
+        section, graph = self.experiment.algorithm, self.prepared.graph
+        shape = (self.experiment.run.rounds, graph.agents, self.driver.dimension)
+        message = section.message_bytes(self.driver.dimension)
         bytes_per_round = len(section.phases) * 2 * len(graph.edges) * message
         truth = record and self.experiment.run.telemetry == "full"
-        smoothness = np.concatenate([block.program.objective.smoothness for block in self.network.blocks])
-        self.account = Account.of(self.experiment, smoothness, self.network.dimension)
+        smoothness = np.concatenate([block.program.objective.smoothness for block in self.driver.blocks])
+        self.account = Account.of(self.experiment, smoothness, self.driver.dimension)
         self.bound = float(smoothness.max())
         self.k = 0
         self.allow(ledgers if ledgers is not None else self.fresh_ledgers() if self.account.budget else [])
         spent = epsilon_column(self.account, shape[0])
         self.recorder = Recorder(section, shape, bytes_per_round, spent, truth=truth, observation=record)
-        self.watch = Watch(partial(section.instability, self.network.gradient, self.setting.P), self.continued)
+        self.detector = DivergenceDetector(
+            partial(section.instability, self.driver.gradient, self.prepared.P), self.continued
+        )
         self.seconds = 0.0
 
     @property
     def run_id(self) -> str:
-        return self.setting.secrets.run_id
+        return self.prepared.secrets.run_id
 
     @property
     def divergence(self) -> Divergence | None:
-        return self.watch.divergence
+        return self.detector.divergence
 
     def fresh_ledgers(self) -> list[Ledger]:
         """One empty ledger per agent; none where no account is kept."""
-        return [Ledger(str(i), self.setting.data_identity(i)) for i in range(len(self.account.mechanisms))]
+        return [Ledger(str(i), self.prepared.data_identity(i)) for i in range(len(self.account.mechanisms))]
 
     def allow(self, ledgers: Sequence[Ledger]) -> None:
         """Set how far the budget lets this run go: it stops before the round that would exceed it."""
@@ -151,39 +153,39 @@ class Simulation:
 
     def _round(self, k: int) -> None:
         # A function of its own, so that what a round kept private is let go before the next one begins.
-        x = self.network.x
-        private = self.network.round(k, partial(self.recorder.sent, k))
-        self.recorder.kept(k, x, private)
-        gap = self.recorder.measured(k, x, private, self.network.each)
+        x = self.driver.x
+        private = self.driver.round(k, partial(self.recorder.record_sent, k))
+        self.recorder.record_private(k, x, private)
+        gap = self.recorder.record_metrics(k, x, private, self.driver.each)
         self.k = k + 1
         if k % WATCH_EVERY == 0 or not gap < HOPELESS:
-            self.watch.look(self.recorder.columns["gap"], k, x)
+            self.detector.check(self.recorder.columns["gap"], k, x)
 
     def continued(self, k: int, rounds: int) -> Array:
         """Gaps of `rounds` rounds on trial, from round k on and without noise; the run itself stays where it is."""
-        network, gaps = self.network.quiet(), np.empty(rounds)
+        driver, gaps = self.driver.quiet(), np.empty(rounds)
         for step in range(rounds):
-            x = network.x
-            private = network.round(k + step, lambda phase, rows: None)
+            x = driver.x
+            private = driver.round(k + step, lambda phase, rows: None)
             consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
             gaps[step] = consensus + stationarity
         return gaps
 
     def result(self) -> Result:
         """The result so far. The gap at the last x takes one more gradient, which no round has paid for."""
-        x = self.network.x
+        x = self.driver.x
         with np.errstate(over="ignore", invalid="ignore"):
-            evaluated = [block.program.objective(block.state.x) for block in self.network.blocks]
-            self.recorder.measured(self.k, x, [Private(f, grad, {}, {}) for f, grad in evaluated])
+            evaluated = [block.program.objective(block.state.x) for block in self.driver.blocks]
+            self.recorder.record_metrics(self.k, x, [Private(f, grad, {}, {}) for f, grad in evaluated])
             if not self.divergence:
-                self.watch.look(self.recorder.columns["gap"], self.k, x)
+                self.detector.check(self.recorder.columns["gap"], self.k, x)
         mean = np.concatenate(x).mean(axis=0)
         return Result(
             experiment=self.experiment,
             run_id=self.run_id,
             x=np.concatenate(x),
             metrics=self.recorder.metrics(self.k),
-            observation=self.recorder.observation(self.k, self.setting.P),
+            observation=self.recorder.observation(self.k, self.prepared.P),
             truth=self.recorder.truth(self.k),
             divergence=self.divergence,
             conditions=self.conditions(),
@@ -200,7 +202,7 @@ class Simulation:
 
     def conditions(self) -> list[Condition]:
         """The paper's sufficient conditions for this run; none for other algorithms or where M̄ is not known."""
-        section, eigenvalues = self.experiment.algorithm, self.setting.spectrum
+        section, eigenvalues = self.experiment.algorithm, self.prepared.spectrum
         if not isinstance(section, Dpp2Section) or not np.isfinite([self.bound, eigenvalues.connectivity]).all():
             return []
         return conditions(section.alpha, section.beta, section.rho, self.bound, eigenvalues)

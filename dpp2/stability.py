@@ -62,7 +62,7 @@ class Mode:
         return float(np.abs(np.linalg.eigvals(step)).max())
 
 
-class Watch:
+class DivergenceDetector:
     """Tells divergence from the rise that noise alone drives (by orders of magnitude, where it starts large).
 
     A rising gap only raises the suspicion. What convicts is that the run, continued on trial without any noise, goes on
@@ -78,7 +78,7 @@ class Watch:
         self._cleared = 0.0  # a rise up to here has been looked into and was noise
         self.divergence: Divergence | None = None
 
-    def look(self, gaps: Array, k: int, x: Sequence[Array]) -> None:
+    def check(self, gaps: Array, k: int, x: Sequence[Array]) -> None:
         """Judge the gap at x^k, given all gaps up to it; every `WATCH_EVERY` rounds is often enough."""
         if self._start is None:
             self._start = np.concatenate(x)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpp2.errors import BadInput, one_line
-from dpp2.schema import Kinds, Section
+from dpp2.schema import Registry, Section
 
 if TYPE_CHECKING:  # a graph that is a list of edges needs none of it
     import networkx as nx
@@ -332,7 +332,7 @@ def _in_order(nodes: list[Any]) -> list[Any]:
         return sorted(nodes)
 
 
-TOPOLOGIES: Kinds[NetworkSection] = Kinds(
+TOPOLOGIES: Registry[NetworkSection] = Registry(
     "dpp2",
     {
         "geometric": "topology:Geometric",

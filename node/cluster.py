@@ -45,20 +45,20 @@ class Cluster:
         links = "".join(f'"{i}-{j}" = "{address}"\n' for (i, j), address in sorted(self.links.items()))
         return f"[agents]\n{agents}\n[links]\n{links}"
 
-    def place(self) -> dict[int, int]:
+    def node_of_agent(self) -> dict[int, int]:
         """Which node hosts an agent: the lowest agent at the same address names it."""
         first: dict[str, int] = {}
         for agent in sorted(self.addresses):
             first.setdefault(self.addresses[agent], agent)
         return {agent: first[address] for agent, address in self.addresses.items()}
 
-    def hosted_by(self, node: int) -> tuple[int, ...]:
+    def agents_of_node(self, node: int) -> tuple[int, ...]:
         """All agents of one node."""
-        return tuple(agent for agent, host in sorted(self.place().items()) if host == node)
+        return tuple(agent for agent, host in sorted(self.node_of_agent().items()) if host == node)
 
     def nodes(self) -> dict[int, str]:
         """Every node by its name, with its address."""
-        return {node: self.addresses[node] for node in sorted(set(self.place().values()))}
+        return {node: self.addresses[node] for node in sorted(set(self.node_of_agent().values()))}
 
 
 def _agent(name: str) -> int:

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from dpp2.arrays import Array
 from node.errors import PeerFault
-from node.seals import Bytes
+from node.fingerprints import Bytes
 from node.v1 import wire_pb2
 
 OVERHEAD = 4096  # bytes of a frame besides its rows, generously: run, phase, senders
@@ -45,14 +45,14 @@ def numbers(rows: bytes, dimension: int) -> Array:
 
 
 @lru_cache(maxsize=64)
-def opening(run: str, round_: int, phase: str) -> bytes:
+def phase_header(run: str, round_: int, phase: str) -> bytes:
     """How every frame of a phase begins."""
     return bytes(wire_pb2.Frame(run=run, round=round_, phase=phase).SerializeToString())
 
 
 @lru_cache(maxsize=1024)
-def address(senders: tuple[int, ...], length: int) -> bytes:
-    """Everything between the opening and `length` bytes of rows."""
+def sender_header(senders: tuple[int, ...], length: int) -> bytes:
+    """Everything between the phase header and `length` bytes of rows."""
     whole = bytes(wire_pb2.Frame(senders=senders, rows=bytes(length)).SerializeToString())
     return whole[: len(whole) - length]
 
@@ -60,7 +60,7 @@ def address(senders: tuple[int, ...], length: int) -> bytes:
 def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array) -> bytes:
     """A serialised Frame. Bytes, so that one serialisation serves every link that gets the same rows."""
     content = payload(rows)
-    return b"".join((opening(run, round_, phase), address(tuple(senders), len(content)), content))
+    return b"".join((phase_header(run, round_, phase), sender_header(tuple(senders), len(content)), content))
 
 
 def decode(content: bytes, dimension: int) -> Rows:

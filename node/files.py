@@ -135,7 +135,7 @@ class Journal:
     def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> None:
         """Note what is about to leave and what it rests on, or stop the node if it differs from what left before.
 
-        Both as seals, each of which has its length: one after the other they cannot be mistaken for others.
+        Both as fingerprints, each of which has its length: one after the other they cannot be mistaken for others.
         """
         digest = hashlib.sha256(b"".join((*inputs, sent))).digest()
         at = (round_, self._phases[phase])

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dpp2.algorithms.base import Private, Program, Setup
+from dpp2.algorithms.base import AgentContext, Private, Program
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys
-from dpp2.setting import starting_points
+from dpp2.prepared import starting_points
 from dpp2.weights import edge_weights
 from node.keyring import Keyring
 from node.mixing import Mixer
@@ -63,8 +63,8 @@ class Hosting:
         keys = [keyring.agents[agent] for agent in self.owned]
         data = [self.problem.data_digest(agent) for agent in self.owned]
         run_keys = RunKeys.of(keys, keyring.eta, run_id, self.experiment.digest, data)
-        setup = Setup(self.owned, self.graph.agents, self.objective, run_keys)
-        return self.experiment.algorithm.program(setup, self.experiment.noise)
+        context = AgentContext(self.owned, self.graph.agents, self.objective, run_keys)
+        return self.experiment.algorithm.program(context, self.experiment.noise)
 
     def start(self, program: Program, keyring: Keyring, run_id: str) -> Any:
         keys = [keyring.agents[agent] for agent in self.owned]

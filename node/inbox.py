@@ -1,38 +1,38 @@
 """What neighbours have sent and this node has not used yet. Pure: frames in, completeness out.
 
 Accepts rounds from the last durable checkpoint on (honest peers send those again after a crash) up to as far ahead as
-a neighbour can be. What was accepted is remembered by its seal until it is durable: the same bytes again are ignored,
-other bytes for the same (sender, round, phase) are a fault.
+a neighbour can be. What was accepted is remembered by its fingerprint until it is durable: the same bytes again are
+ignored, other bytes for the same (sender, round, phase) are a fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node.codec import Rows, address, decode, finite, opening
+from node.codec import Rows, decode, finite, phase_header, sender_header
 from node.errors import PeerFault
-from node.seals import Seal
+from node.fingerprints import Fingerprint
 
 
 class Lane:
     """One stream of a neighbouring node, whose frames hold a row of each of `senders`, phase after phase."""
 
-    __slots__ = ("address", "due", "node", "rows", "senders")
+    __slots__ = ("due", "header", "node", "rows", "senders")
 
     def __init__(self, node: int, senders: tuple[int, ...], dimension: int, due: int) -> None:
         self.node, self.senders, self.due = node, senders, due
         self.rows = 8 * dimension * len(senders)  # bytes
-        self.address = address(senders, self.rows)
+        self.header = sender_header(senders, self.rows)
 
 
 class _Phase:
-    """One phase of one round, as far as it has arrived, by neighbouring node: rows until they are used, then seals."""
+    """One phase of one round as far as it has arrived, by node: rows until they are used, then their fingerprints."""
 
-    __slots__ = ("rows", "seals")
+    __slots__ = ("fingerprints", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[int, bytes] = {}
-        self.seals: dict[int, bytes] = {}
+        self.fingerprints: dict[int, bytes] = {}
 
 
 class Inbox:
@@ -48,13 +48,13 @@ class Inbox:
         senders: Mapping[int, tuple[int, ...]],
         dimension: int,
         ahead: int,
-        seal: Seal,
+        fingerprint: Fingerprint,
     ) -> None:
         self.run, self.phases, self.dimension, self.ahead = run, tuple(phases), dimension, ahead
         self.senders = dict(sorted(senders.items()))
-        self._seal = seal
+        self._fingerprint = fingerprint
         self._taken: dict[int, _Phase] = {}
-        self._openings: dict[int, bytes] = {}
+        self._headers: dict[int, bytes] = {}
         self.advance(0)
         self.forget(0)
 
@@ -69,7 +69,7 @@ class Inbox:
 
     def _came(self, n: int, node: int) -> bool:
         taken = self._taken.get(n)
-        return taken is not None and (node in taken.rows or node in taken.seals)
+        return taken is not None and (node in taken.rows or node in taken.fingerprints)
 
     def take(self, frame: bytes, lane: Lane) -> bool:
         """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""
@@ -77,14 +77,14 @@ class Inbox:
         if not self._first <= n < self._end:
             raise self._untimely(n // len(self.phases))
         taken = self._taken.get(n) or _Phase()
-        if lane.node in taken.rows or lane.node in taken.seals:
+        if lane.node in taken.rows or lane.node in taken.fingerprints:
             self._compare(rows, taken, lane.node, n)
         else:
             self._taken[n] = taken
             if n >= self._now:
                 taken.rows[lane.node] = rows
             else:
-                taken.seals[lane.node] = self._seal(rows)
+                taken.fingerprints[lane.node] = self._fingerprint(rows)
         lane.due = n + 1
         return len(taken.rows) == len(self.senders)
 
@@ -94,9 +94,9 @@ class Inbox:
         As a rule it is the phase that is due, and then everything before the rows is known: a frame that begins with
         just these bytes holds nothing that parsing it could tell. Others are parsed.
         """
-        start = self._openings.get(lane.due) or self._open(lane.due)
-        before = len(start) + len(lane.address)
-        if len(frame) == before + lane.rows and frame.startswith(start) and frame.startswith(lane.address, len(start)):
+        start = self._headers.get(lane.due) or self._open(lane.due)
+        before = len(start) + len(lane.header)
+        if len(frame) == before + lane.rows and frame.startswith(start) and frame.startswith(lane.header, len(start)):
             rows = frame[before:]
             if finite(rows):
                 return lane.due, rows
@@ -106,8 +106,8 @@ class Inbox:
 
     def _open(self, n: int) -> bytes:
         round_, phase = divmod(n, len(self.phases))
-        self._openings[n] = opening(self.run, round_, self.phases[phase])
-        return self._openings[n]
+        self._headers[n] = phase_header(self.run, round_, self.phases[phase])
+        return self._headers[n]
 
     def _check(self, arrived: Rows, expected: Sequence[int]) -> None:
         if arrived.run != self.run:
@@ -126,7 +126,7 @@ class Inbox:
 
     def _compare(self, rows: bytes, taken: _Phase, node: int, n: int) -> None:
         """An identical copy of what has come before is ignored, another one is a fault."""
-        same = taken.rows[node] == rows if node in taken.rows else taken.seals[node] == self._seal(rows)
+        same = taken.rows[node] == rows if node in taken.rows else taken.fingerprints[node] == self._fingerprint(rows)
         if not same:
             at = f"round {n // len(self.phases)}, phase {self.phases[n % len(self.phases)]!r}"
             raise PeerFault("other bytes", f"agents {self.senders[node][:5]} sent {at} before, and differently")
@@ -138,16 +138,16 @@ class Inbox:
     def missing(self, round_: int, phase: str) -> set[int]:
         """Agents whose rows of this phase have not arrived."""
         taken = self._taken.get(self._count(round_, phase)) or _Phase()
-        absent = (agents for node, agents in self.senders.items() if node not in taken.rows | taken.seals)
+        absent = (agents for node, agents in self.senders.items() if node not in taken.rows | taken.fingerprints)
         return {agent for agents in absent for agent in agents}
 
     def pop(self, round_: int, phase: str) -> tuple[list[bytes], list[bytes]]:
-        """The rows of a complete phase and their seals, in ascending order of nodes."""
+        """The rows of a complete phase and their fingerprints, in ascending order of nodes."""
         taken = self._taken.get(self._count(round_, phase)) or _Phase()
         rows = [taken.rows[node] for node in self.senders]
-        seals = [self._seal(one) for one in rows]
-        taken.rows, taken.seals = {}, dict(zip(self.senders, seals, strict=True))
-        return rows, seals
+        fingerprints = [self._fingerprint(one) for one in rows]
+        taken.rows, taken.fingerprints = {}, dict(zip(self.senders, fingerprints, strict=True))
+        return rows, fingerprints
 
     def _count(self, round_: int, phase: str) -> int:
         return len(self.phases) * round_ + self.phases.index(phase)
@@ -156,7 +156,7 @@ class Inbox:
         """The node is now in this round."""
         self.round = round_
         self._now, self._end = len(self.phases) * round_, len(self.phases) * (round_ + self.ahead + 1)
-        self._openings = {n: start for n, start in self._openings.items() if n >= self._now}
+        self._headers = {n: start for n, start in self._headers.items() if n >= self._now}
 
     def forget(self, durable: int) -> None:
         """Rounds before `durable` are safe on disk, twice."""

@@ -81,7 +81,7 @@ class Peers:
 
     def _target(self, neighbour: Neighbour) -> tuple[str, str]:
         """Where to dial a neighbour (one of the links may have an address of its own), and the name it must prove."""
-        name = node_name(self._cluster.hosted_by(neighbour.node))
+        name = node_name(self._cluster.agents_of_node(neighbour.node))
         for ours in neighbour.ours:
             for theirs in neighbour.theirs:
                 if (override := self._cluster.links.get((min(ours, theirs), max(ours, theirs)))) is not None:

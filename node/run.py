@@ -23,12 +23,12 @@ from dpp2.keys import derive
 from node.codec import encode, finite, payload
 from node.errors import Diverged
 from node.files import Checkpoints, Journal, RecordFiles
+from node.fingerprints import fingerprinting
 from node.hosting import Hosting, Neighbour, private_records, record_widths, state_arrays
 from node.inbox import Inbox, Lane
 from node.keyring import Keyring
 from node.limits import ROUNDS_IN_HAND
 from node.links import Link
-from node.seals import sealing
 
 
 class NodeRun:
@@ -55,10 +55,12 @@ class NodeRun:
         self._alike: dict[tuple[int, ...], list[Link]] = {}  # neighbours that get the same rows share one frame
         for link in self.links.values():
             self._alike.setdefault(link.neighbour.ours, []).append(link)
-        self._seal = sealing(derive(keyring.agents[hosting.owned[0]], "seal", run_id))
+        self._fingerprint = fingerprinting(derive(keyring.agents[hosting.owned[0]], "seal", run_id))
         senders = {neighbour.node: neighbour.theirs for neighbour in neighbours}
         # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
-        self.inbox = Inbox(run_id, self.phases, senders, hosting.dimension, ahead=2 * every + 2, seal=self._seal)
+        self.inbox = Inbox(
+            run_id, self.phases, senders, hosting.dimension, ahead=2 * every + 2, fingerprint=self._fingerprint
+        )
         self.sent: dict[str, Array] = {}  # in the round in the middle of which we are
         self.saved = [0, 0]  # rounds of the last two checkpoints
         self._newest: int | None = None  # the round of the newest, if there is one
@@ -142,7 +144,7 @@ class NodeRun:
             content = payload(message.rows)
             if not finite(content):
                 raise Diverged(f"the run diverged: round {k} has left the range of floating point")
-            self.journal.check(k, message.phase, inputs, self._seal(content))
+            self.journal.check(k, message.phase, inputs, self._fingerprint(content))
             self._send(k, message.phase, message.rows)
             received, inputs = await self._received(k, message.phase)
             try:
@@ -156,7 +158,7 @@ class NodeRun:
         self._used.set()
 
     async def _received(self, k: int, phase: str) -> tuple[list[bytes], list[bytes]]:
-        """What all neighbours sent, and the seals of it."""
+        """What all neighbours sent, and their fingerprints."""
         while not self.inbox.complete(k, phase):
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival

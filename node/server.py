@@ -23,12 +23,12 @@ from node.cluster import Cluster
 from node.errors import STATUS, Diverged, NodeFailed, PeerFault, Refusals
 from node.hosting import Hosting
 from node.keyring import Keyring
-from node.ledgers import LedgerFile
 from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
 from node.peers import METHOD, SERVICE, Peers, transport_limit
 from node.run import NodeRun
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
+from store.ledgers import LedgerFile
 
 log = logging.getLogger("dpp2.node")
 
@@ -147,11 +147,11 @@ class Node(wire_pb2_grpc.ControlServicer):
     def _begin(self, run_id: str, cluster: Cluster) -> NodeRun:
         """Go on where the node's own files left off, as far as its own budget goes."""
         config = self.config
-        if (hosted := cluster.hosted_by(cluster.place().get(config.owned[0], -1))) != config.owned:
+        if (hosted := cluster.agents_of_node(cluster.node_of_agent().get(config.owned[0], -1))) != config.owned:
             raise BadInput(
                 "--agents", list(config.owned), f"all agents of one address in {config.cluster}: {list(hosted)}"
             )
-        neighbours = self.hosting.neighbours(cluster.place())
+        neighbours = self.hosting.neighbours(cluster.node_of_agent())
         keyring = Keyring.of(config.experiment.run.seed, config.owned, config.keys or config.home, config.eta_key)
         folder = run_folder(config.home, run_id)
         run = NodeRun(self.hosting, neighbours, keyring, run_id, folder, every=config.every, telemetry=config.telemetry)

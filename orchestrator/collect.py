@@ -14,16 +14,16 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2 import keys as keyed
+from dpp2.prepared import Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
-from dpp2.setting import Secrets
 from dpp2.simulation import epsilon_column
 from dpp2.weights import weight_matrix
 from orchestrator import plots
 from orchestrator.merge import Merged
-from orchestrator.output import json_text
-from orchestrator.rundir import RunDirectory, epsilon_document, write_metrics, write_npz, write_text
+from store.files import json_text, write_npz, write_text
+from store.rundir import RunDirectory, epsilon_document, write_metrics
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
 
 def _with_data(simulation: Simulation, merged: Merged) -> Callable[[RunDirectory], None]:
     merged.fill(simulation.recorder)
-    simulation.network.restore(merged.state())
+    simulation.driver.restore(merged.state())
     simulation.k = merged.k
     result = simulation.result()
 
@@ -130,5 +130,5 @@ def _recorder(experiment: Experiment, merged: Merged, account: Account, edges: i
         observation=True,
     )
     merged.fill(recorder)
-    recorder.unmeasured(k, k + 1)
+    recorder.record_unmeasured(k, k + 1)
     return recorder

@@ -29,7 +29,7 @@ class DriveFailed(Exception):
 
 
 @dataclass
-class Seen:
+class NodeStatus:
     """What is known of one node."""
 
     prepared: bool = False
@@ -50,7 +50,7 @@ class Drive:
         self, cluster: Cluster, run_id: str, digest: str, *, window: int, identity: Identity | None = None
     ) -> None:
         self.cluster, self.run_id, self.digest, self.window = cluster, run_id, digest, window
-        self.seen = {node: Seen() for node in cluster.nodes()}
+        self.seen = {node: NodeStatus() for node in cluster.nodes()}
         self.diverged = False
         self._identity = identity
         self._prepared = asyncio.Event()
@@ -80,7 +80,7 @@ class Drive:
         return min(seen.round for seen in self.seen.values())
 
     @property
-    def last(self) -> Seen:
+    def last(self) -> NodeStatus:
         """The node whose budget, or experiment, ends first; known once all are prepared."""
         return min(self.seen.values(), key=lambda seen: seen.allowed)
 
@@ -91,7 +91,7 @@ class Drive:
         return sorted(absent or {agent for seen in hanging for agent in seen.waiting_for})
 
     def _agents(self, node: int) -> tuple[int, ...]:
-        return self.cluster.hosted_by(node)
+        return self.cluster.agents_of_node(node)
 
     async def _follow(self, node: int) -> None:
         """Prepare, release and watch one node, again and again if it goes away and comes back."""
@@ -163,7 +163,7 @@ async def stop(cluster: Cluster, run_id: str, identity: Identity | None = None) 
     """Tell every node that the run is over; one that does not answer has ended already."""
 
     async def one(node: int, address: str) -> None:
-        async with open_channel(identity, address, node_name(cluster.hosted_by(node)), CHANNEL_OPTIONS) as channel:
+        async with open_channel(identity, address, node_name(cluster.agents_of_node(node)), CHANNEL_OPTIONS) as channel:
             with suppress(grpc.aio.AioRpcError):
                 request = wire_pb2.StopRequest(run=run_id)
                 await wire_pb2_grpc.ControlStub(channel).Stop(request, timeout=_STOP_SECONDS)

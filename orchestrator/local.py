@@ -19,7 +19,7 @@ from node.limits import CHECKPOINT_EVERY
 from node.tls import ORCHESTRATOR, Identity
 from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
-from orchestrator.rundir import write_text
+from store.files import write_text
 
 _HOST = "127.0.0.1"
 _DAYS = 30  # a run's own certificates, made for it and for nothing else
@@ -100,12 +100,12 @@ class LocalCluster:
     def _links(self) -> list[tuple[int, int]]:
         """Edges between agents of different nodes: those that reach the wire."""
         host = {agent: node for node, group in self._groups.items() for agent in group}
-        return [(i, j) for i, j in self._simulation.setting.graph.edges.tolist() if host[i] != host[j]]
+        return [(i, j) for i, j in self._simulation.prepared.graph.edges.tolist() if host[i] != host[j]]
 
     def _write_files(self) -> None:
         """What each node reads: the experiment with its graph as a list of edges, and the keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        experiment, secrets = self._simulation.experiment, self._simulation.setting.secrets
+        experiment, secrets = self._simulation.experiment, self._simulation.prepared.secrets
         write_text(self._folder / "experiment.toml", for_nodes(self._simulation, self._folder).to_toml())
         if experiment.run.seed == "os":
             keys = {self._folder / "eta.key": secrets.eta}
@@ -181,7 +181,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 def for_nodes(simulation: Simulation, folder: Path) -> Experiment:
     """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn."""
-    experiment, graph = simulation.experiment, simulation.setting.graph
+    experiment, graph = simulation.experiment, simulation.prepared.graph
     write_text(folder / "graph.edges", "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
     network = FromFile(path=str(folder / "graph.edges"), agents=graph.agents, weights=experiment.network.weights)
     return replace(experiment, network=network)

@@ -119,7 +119,7 @@ class Merged:
         if recorder.private_arrays:
             self._measure(recorder)
         else:
-            recorder.unmeasured(0, k)
+            recorder.record_unmeasured(0, k)
 
     def _measure(self, recorder: Recorder) -> None:
         values = np.empty((self.k, self.agents))
@@ -128,12 +128,12 @@ class Merged:
         x, grad = recorder.private_arrays["x"], recorder.private_arrays["grad"]
         with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged
             for k in range(self.k):
-                recorder.measured(k, [x[k]], [Private(values[k], grad[k], {}, {})])
+                recorder.record_metrics(k, [x[k]], [Private(values[k], grad[k], {}, {})])
 
 
-def absorb(simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False) -> None:
+def load_node_records(simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False) -> None:
     """Fill a fresh simulation with what the nodes did."""
-    merged = Merged.open(folders, simulation.setting.graph.agents, simulation.run_id, diverged=diverged)
+    merged = Merged.open(folders, simulation.prepared.graph.agents, simulation.run_id, diverged=diverged)
     merged.fill(simulation.recorder)
-    simulation.network.restore(merged.state())
+    simulation.driver.restore(merged.state())
     simulation.k = merged.k

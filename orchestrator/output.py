@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +9,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from store.files import json_text
 
 # No markup and no emoji: what is printed holds paths, and a directory may well be called "[b]" or ":smile:".
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -20,19 +20,6 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emo
 def print_json(document: Any) -> None:
     """The one document on stdout."""
     sys.stdout.write(json_text(document))
-
-
-def json_text(document: Any) -> str:
-    """JSON knows no infinity, so what is not finite becomes null."""
-    return json.dumps(_finite(document), ensure_ascii=False, indent=2) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

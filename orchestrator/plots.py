@@ -23,7 +23,7 @@ _CEILING = 1e250  # beyond this a log axis overflows when it looks for the next 
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Band:
     """Mean and band over seeds of one setting: arrays over rounds."""
 
     label: str
@@ -101,7 +101,7 @@ def frontier(plans: Sequence[Plans], path: Path) -> None:
     _save(draw, path)
 
 
-def curves(lines: Sequence[Curve], title: str, path: Path) -> None:
+def curves(lines: Sequence[Band], title: str, path: Path) -> None:
     """Several settings, each a line with its band over seeds."""
 
     def draw(axes: Axes) -> None:

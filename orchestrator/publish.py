@@ -16,9 +16,9 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Unsupported
-from node.ledgers import LedgerFile
-from orchestrator.output import json_text
-from orchestrator.rundir import RunDirectory, write_npz, write_text
+from store.files import json_text, write_npz, write_text
+from store.ledgers import LedgerFile
+from store.rundir import RunDirectory
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ def publish(run: Path) -> Published:
         raise BadInput("RUN", str(run), refusal.accepted) from None
     if simulation.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
-    x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.network.blocks])
+    x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.driver.blocks])
     ledger = LedgerFile(directory.ledger)
     if not ledger.knows(simulation):
         raise BadInput("RUN", str(run), f"a run that {directory.ledger} has charged: a ledger lies beside its runs")

@@ -16,10 +16,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from dpp2 import BadInput, Experiment, Result, Simulation
-from dpp2.setting import Secrets
-from node.ledgers import LedgerFile
+from dpp2.prepared import Secrets
 from orchestrator import plots
-from orchestrator.rundir import RunDirectory, free_name, write_text
+from store.files import write_text
+from store.ledgers import LedgerFile
+from store.rundir import RunDirectory, free_name
 
 if TYPE_CHECKING:
     from orchestrator.local import Tap
@@ -159,10 +160,10 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
     """Every round at node processes of this machine; their records are merged when they have ended."""
     from node.server import run_folder
     from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
-    from orchestrator.merge import absorb
+    from orchestrator.merge import load_node_records
 
     nodes = directory.path / "nodes"
-    groups = cluster.groups(simulation.setting.graph.agents, nodes / "groups.json")
+    groups = cluster.groups(simulation.prepared.graph.agents, nodes / "groups.json")
     tls = cluster.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
     tap = cluster.tap(directory.path / "tap") if cluster.tap else None
     local = LocalCluster(simulation, nodes, groups, ledger=directory.ledger, tls=tls, tap=tap)
@@ -179,7 +180,7 @@ def _over_grpc(simulation: Simulation, directory: RunDirectory, progress: Progre
         if not local.finished:
             raise Interrupted(directory.path, local.round)
     folders = [run_folder(nodes / f"node-{min(group)}", simulation.run_id) for group in groups]
-    absorb(simulation, folders, diverged=local.diverged)
+    load_node_records(simulation, folders, diverged=local.diverged)
     if tap:
         tap.finish(directory.path)
     simulation.seconds += time.perf_counter() - began

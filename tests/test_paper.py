@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.arrays import Array
-from dpp2.setting import Setting
+from dpp2.prepared import PreparedRun
 from dpp2.stability import Mode
 from dpp2.theory import conditions
 from dpp2.weights import Spectrum, check_step, spectrum
@@ -66,9 +66,9 @@ def rate(gap: Array, first: int, floor: float = 1e-20) -> tuple[float, float]:
 
 
 @cache
-def paper() -> Setting:
+def paper() -> PreparedRun:
     """The paper's experiment, resolved: `dpp2 run` without a file."""
-    return Setting.of(Experiment.load())
+    return PreparedRun.of(Experiment.load())
 
 
 def linear_map(P: Any, curvature: Sequence[float], damping: float, **steps: float) -> Array:
@@ -136,7 +136,7 @@ def test_def_G_accepts_beta_just_below_the_bound() -> None:
 def test_plain_laplacian_of_the_papers_graph_is_refused() -> None:
     """Section III-A offers "a graph Laplacian"; on its own graph λ_max ≈ 18.8, and β = .05 is 9.4 times too large."""
     with pytest.raises(BadInput, match=r"λ_max\(P\) = 0\.1/18\.8\d* .* this is 9\.4\d* times that bound"):
-        Setting.of(Experiment.load(overrides=["network.weights=plain"]))
+        PreparedRun.of(Experiment.load(overrides=["network.weights=plain"]))
 
 
 def test_lines_6_to_10_of_algorithm_1() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from adversary.attacks.algebra import Messages
 from adversary.attacks.base import Estimate
 from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
-from adversary.attacks.smoother import Noise, Smoother
+from adversary.attacks.smoother import NoiseScales, Smoother
 from adversary.views import View
 from dpp2.arrays import Array
 
@@ -48,7 +48,7 @@ class Data:
         return None
 
     def run(self, view: View) -> Estimate:
-        found, noise = _SMOOTHER.run(view), Noise.of(view, Messages.of(view)).of_gradient
+        found, noise = _SMOOTHER.run(view), NoiseScales.of(view, Messages.of(view)).of_gradient
         if found.x is None or found.grad is None:
             return Estimate(self.name)
         _, agents, d = found.x.shape

@@ -39,7 +39,7 @@ class Smoother:
 
     def run(self, view: View) -> Estimate:
         messages = Messages.of(view)
-        noise = Noise.of(view, messages)
+        noise = NoiseScales.of(view, messages)
         eta, s, D = _followed(view, messages, noise)
         s, D = completed(messages, eta, s, D)
         e = np.zeros_like(s)
@@ -58,7 +58,7 @@ class Smoother:
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
+class NoiseScales:
     """Standard deviations (K, N) of a residual and of what the best x̂ and ĝ are left with; ê = gain · residual."""
 
     alpha: float
@@ -69,7 +69,7 @@ class Noise:
     of_gradient: Array
 
     @classmethod
-    def of(cls, view: View, messages: Messages) -> Noise:
+    def of(cls, view: View, messages: Messages) -> NoiseScales:
         """An attacker who does not know the scales takes all rounds to be alike, and removes and shrinks nothing."""
         rounds, agents, _ = messages.y.shape
         k = np.arange(rounds + 1.0) + view.observation.first
@@ -86,7 +86,7 @@ class Noise:
         return cls(alpha, rounding, np.sqrt(variance), gain, of_x, left)
 
 
-def _followed(view: View, messages: Messages, noise: Noise) -> tuple[Array, Array, Array]:
+def _followed(view: View, messages: Messages, noise: NoiseScales) -> tuple[Array, Array, Array]:
     """η̂ (K,), s and D (K, followed agents, d)."""
     first, known = view.observation.first, view.knowledge.eta
     y, i, t = messages.flat(messages.y), messages.flat(messages.i), messages.t
@@ -112,7 +112,7 @@ def shrunk(estimate: Array, noise: Array) -> Array:
     return np.asarray(estimate * np.maximum(factor, 0.0)[:, None, None])
 
 
-def _averaged(view: View, messages: Messages, noise: Noise, eta: Array, x: Array) -> Array:
+def _averaged(view: View, messages: Messages, noise: NoiseScales, eta: Array, x: Array) -> Array:
     """x̂ of the window attack where noise is lost in rounding and both attacks found the same η."""
     residual = np.sqrt(np.mean(noise.residual[:, messages.followed] ** 2, axis=1))
     lost = residual < _ROUNDED * noise.rounding

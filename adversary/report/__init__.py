@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adversary.audit import AuditReport
 from adversary.findings import QUANTITIES, Finding
-from adversary.report import words
+from adversary.report import sentences
 from adversary.report.document import document, notes
 from adversary.report.figures import figures
 from adversary.report.page import Markup, badge, listed, number, page, section, summary, table
@@ -19,9 +19,9 @@ def render(report: AuditReport, agent: int = 0) -> str:
     verdicts = [[one.claim, badge(one.held, one.in_name), one.evidence] for one in report.verdicts]
     return page(
         f"Audit of {Path(report.run).resolve().name}",
-        words.headline(report),
+        sentences.headline(report),
         [
-            summary(words.summary(report)),
+            summary(sentences.summary(report)),
             section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",
@@ -34,7 +34,7 @@ def _attacks(report: AuditReport) -> str:
     first, last = report.last
     measured = [f"error of {symbol}" for symbol in QUANTITIES.values()]
     head = ["attack", "what it does", *measured, "x to 1 % since", "besides"]
-    rows = [[one.name, one.summary, *_measured(one), _since(one), words.besides(one)] for one in report.findings]
+    rows = [[one.name, one.summary, *_measured(one), _since(one), sentences.besides(one)] for one in report.findings]
     skipped = [f"{one.name} was not run: {one.reason}" for one in report.skipped]
     what = f"Relative errors (η: absolute), medians over rounds {first}–{last}; a dash where there is no estimate."
     return table(head, rows) + listed([report.unscored or what, *skipped])

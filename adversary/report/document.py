@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from adversary.audit import AuditReport
-from adversary.contest import Contest, Prediction
 from adversary.findings import QUANTITIES, Finding
-from adversary.report import words
+from adversary.game_result import GameResult, Prediction
+from adversary.report import sentences
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
@@ -21,15 +21,15 @@ def document(report: AuditReport) -> dict[str, Any]:
         "run": report.run,
         "attacker": report.attacker.kind,
         "observation": report.overheard.source,
-        "summary": words.summary(report),
+        "summary": sentences.summary(report),
         "attacks": [_finding(one) for one in report.findings],
         "not_applicable": [{"name": one.name, "reason": one.reason} for one in report.skipped],
         "unscored": report.unscored,
         "leaks": list(report.overheard.leaks),
         **_epsilon("", accounted.epsilon),
         **_epsilon("paper_", accounted.paper_epsilon),
-        "epsilon_lower_bound": played.bound.value if isinstance(played, Contest) else None,
-        "confidence": played.bound.confidence if isinstance(played, Contest) else None,
+        "epsilon_lower_bound": played.bound.value if isinstance(played, GameResult) else None,
+        "confidence": played.bound.confidence if isinstance(played, GameResult) else None,
         "game": _game(played),
         "verdicts": [{"claim": one.claim, "held": one.held, "evidence": one.evidence} for one in report.verdicts],
         "notes": notes(report),
@@ -62,8 +62,8 @@ def _epsilon(prefix: str, spent: Epsilon | PaperEpsilon | Unsupported) -> dict[s
     return {f"{prefix}epsilon": spent.value, f"{prefix}log10_epsilon": spent.log10, f"{prefix}reason": reason}
 
 
-def _game(played: Contest | Unsupported | None) -> dict[str, Any] | None:
-    if not isinstance(played, Contest):
+def _game(played: GameResult | Unsupported | None) -> dict[str, Any] | None:
+    if not isinstance(played, GameResult):
         return None if played is None else {"reason": played.reason}
     prediction, curve = played.prediction, played.trade_off
     agreed = prediction if isinstance(prediction, Prediction) else None

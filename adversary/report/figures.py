@@ -8,7 +8,7 @@ import numpy as np
 
 from adversary.attacks import ATTACKS
 from adversary.audit import AuditReport
-from adversary.contest import Contest, Prediction
+from adversary.game_result import GameResult, Prediction
 from adversary.report.drawing import COLOURS, positive, svg
 from adversary.report.network import network
 from adversary.report.page import Shown
@@ -87,7 +87,7 @@ def epsilon(report: AuditReport) -> Shown | None:
         shown = accounted.paper_rounds <= until
         paper = accounted.paper_log10[shown]
         axes.plot(accounted.paper_rounds[shown], paper, lw=1.2, ls="--", color=COLOURS[1], label="paper's Theorem 3")
-        if isinstance(played, Contest):
+        if isinstance(played, GameResult):
             proven = np.array([bound.value for bound in played.bounds])
             with np.errstate(divide="ignore"):
                 points = np.where(proven > 0, np.log10(proven), np.nan)
@@ -96,7 +96,7 @@ def epsilon(report: AuditReport) -> Shown | None:
         axes.legend(loc="best")
 
     def draw(figure: Figure) -> None:
-        short = played.game.rounds if isinstance(played, Contest) else len(rounds)
+        short = played.game.rounds if isinstance(played, GameResult) else len(rounds)
         if short == len(rounds):
             panel(figure.subplots(), short, "what K rounds cost the worst-off agent")
             return
@@ -105,7 +105,7 @@ def epsilon(report: AuditReport) -> Shown | None:
         panel(right, short, f"the first {short} rounds, which the game plays")
 
     caption = "Powers of ten: 0 is ε = 1, and e^ε is the factor by which what was overheard can change anybody's odds."
-    if isinstance(played, Contest):
+    if isinstance(played, GameResult):
         caption += (
             f" Each point is a lower bound from {played.trials:,} games at confidence "
             f"{percent(played.bound.confidence)}; what the first rounds prove holds for the whole run."
@@ -116,7 +116,7 @@ def epsilon(report: AuditReport) -> Shown | None:
 def trade_off(report: AuditReport) -> Shown | None:
     """True against false positives of the optimal test: measured, and predicted by the privacy-loss distribution."""
     played = report.contest
-    if not isinstance(played, Contest):
+    if not isinstance(played, GameResult):
         return None
     measured, prediction = played.trade_off, played.prediction
 
@@ -152,7 +152,7 @@ def trade_off(report: AuditReport) -> Shown | None:
     return Shown("Telling two objectives apart", svg(draw, alt, _WIDE), _trade_off_caption(played))
 
 
-def _trade_off_caption(played: Contest) -> str:
+def _trade_off_caption(played: GameResult) -> str:
     m = played.game.mechanism
     text = (
         f"{played.trials:,} games of {played.game.rounds} rounds in {m.dimension} dimensions: which of two objectives, "

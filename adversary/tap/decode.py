@@ -13,7 +13,7 @@ import numpy as np
 
 from adversary.observation import Observation
 from adversary.tap.captures import read
-from adversary.tap.frames import Heard, Overheard, main_run, read_frame
+from adversary.tap.frames import DecodedFrame, Heard, main_run, read_frame
 from adversary.tap.http2 import messages
 from adversary.tap.public import Public
 from adversary.tap.reassembly import Run
@@ -52,7 +52,7 @@ class _Listening:
     """What gathers while conversations are read."""
 
     public: Public
-    runs: dict[tuple[str, int], Overheard] = field(default_factory=dict)
+    runs: dict[tuple[str, int], DecodedFrame] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     encrypted: list[Conversation] = field(default_factory=list)
@@ -79,10 +79,10 @@ class _Listening:
 
     def _take(self, conversation: Conversation, frames: list[Heard], source: int, destination: int | None) -> None:
         """The frames of one direction; those that somebody else claims to send were not sent by an agent."""
-        own = [frame for frame in frames if self.public.place[frame.senders[0]] == source]
+        own = [frame for frame in frames if self.public.node_of_agent[frame.senders[0]] == source]
         kept = [frame for frame in own if frame.round < self.public.rounds]
         for frame in kept:
-            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), Overheard())
+            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), DecodedFrame())
             overheard.add(frame, source, destination)
         if others := len(frames) - len(own):
             self.notes.append(f"{conversation}: {others} frames in the direction of node {source} are not its own")
@@ -171,7 +171,7 @@ def nodes_of(conversation: Conversation, public: Public) -> set[int]:
 
 def speaker(frames: Sequence[Heard], known: set[int], public: Public) -> int | None:
     """The node that sends in one direction: most frames are its own. None if there are no frames to tell."""
-    claimed = Counter(public.place[frame.senders[0]] for frame in frames)
+    claimed = Counter(public.node_of_agent[frame.senders[0]] for frame in frames)
     possible = {node: count for node, count in claimed.items() if len(known) < 2 or node in known}
     return max(possible, key=lambda node: possible[node]) if possible else None
 

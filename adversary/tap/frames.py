@@ -49,12 +49,12 @@ def read_frame(message: bytes, public: Public) -> Heard | None:
 
 def _possible(senders: tuple[int, ...], public: Public) -> bool:
     """Agents of one node, ascending, each once."""
-    nodes = {public.place.get(agent) for agent in senders}
+    nodes = {public.node_of_agent.get(agent) for agent in senders}
     return len(nodes) == 1 and None not in nodes and all(low < high for low, high in pairwise(senders))
 
 
 @dataclass
-class Overheard:
+class DecodedFrame:
     """One run, as far as it was overheard."""
 
     rows: dict[tuple[str, int, int], bytes] = field(default_factory=dict)  # by (phase, round, sender)
@@ -148,7 +148,7 @@ def _directions(nodes: list[tuple[int, int]], most: int = 6) -> str:
     return f"between nodes {listed}" + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
 
 
-def main_run(found: dict[tuple[str, int], Overheard]) -> tuple[tuple[str, int], list[str]]:
+def main_run(found: dict[tuple[str, int], DecodedFrame]) -> tuple[tuple[str, int], list[str]]:
     """The run and dimension that most frames speak of, and sentences about the others, which are left out."""
     sizes = Counter({key: overheard.frames for key, overheard in found.items()})
     (chosen, _), *others = sizes.most_common()

@@ -42,38 +42,38 @@ class Public:
         return len(self.P)
 
     @cached_property
-    def place(self) -> dict[int, int]:
+    def node_of_agent(self) -> dict[int, int]:
         """Which node hosts an agent."""
         return place(self.addresses)
 
     @cached_property
     def unobserved(self) -> list[tuple[int, int]]:
         """Channels inside one node, which never reach a wire."""
-        return sorted((i, j) for i, j in self.edges if self.place[i] == self.place[j])
+        return sorted((i, j) for i, j in self.edges if self.node_of_agent[i] == self.node_of_agent[j])
 
     @cached_property
     def between(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
         """The channels from one node to another, by (sending node, receiving node)."""
         found: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for i, j in sorted(self.edges):
-            if self.place[i] != self.place[j]:
-                found.setdefault((self.place[i], self.place[j]), []).append((i, j))
+            if self.node_of_agent[i] != self.node_of_agent[j]:
+                found.setdefault((self.node_of_agent[i], self.node_of_agent[j]), []).append((i, j))
         return found
 
     def nodes_at(self, address: str) -> set[int]:
         """The nodes that a connection to this address joins, as far as the address tells."""
-        found = {self.place[agent] for agent, listening in self.addresses.items() if listening == address}
+        found = {self.node_of_agent[agent] for agent, listening in self.addresses.items() if listening == address}
         for pair, standing in self.links.items():
             if standing == address:
-                found |= {self.place[agent] for agent in pair}
+                found |= {self.node_of_agent[agent] for agent in pair}
         return found
 
     def nodes_of_link(self, link: str) -> set[int]:
         """The nodes that a relay's link joins; none if it is not two agents of this network."""
         agents = link.split("-")
-        if len(agents) != 2 or not all(part.isdecimal() and int(part) in self.place for part in agents):
+        if len(agents) != 2 or not all(part.isdecimal() and int(part) in self.node_of_agent for part in agents):
             return set()
-        return {self.place[int(part)] for part in agents}
+        return {self.node_of_agent[int(part)] for part in agents}
 
 
 def place(addresses: Mapping[int, str]) -> dict[int, int]:

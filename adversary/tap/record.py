@@ -40,7 +40,7 @@ class Segment:
     data: bytes
 
 
-class Recorder:
+class WireRecorder:
     """Appends segments. A full disk ends the record, not the traffic: the agents must not notice that we are here."""
 
     def __init__(self, folder: Path) -> None:

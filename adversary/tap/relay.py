@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
-from adversary.tap.record import Kind, Recorder
+from adversary.tap.record import Kind, WireRecorder
 from dpp2.errors import BadInput
 
 log = logging.getLogger("dpp2.tap")
@@ -28,7 +28,7 @@ class Relay:
     """Listeners for any number of links, one record for all of them."""
 
     def __init__(self, folder: Path) -> None:
-        self.recorder = Recorder(folder)
+        self.recorder = WireRecorder(folder)
         self._servers: list[asyncio.Server] = []
         self._numbers = count(1)
         self._sides: set[_Side] = set()

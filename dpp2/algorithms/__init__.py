@@ -20,9 +20,9 @@ Noise in brackets is off by default. eDP-TN, of which no equations were found, i
 """
 
 from dpp2.algorithms.base import AlgorithmSection
-from dpp2.schema import Kinds
+from dpp2.schema import Registry
 
-ALGORITHMS: Kinds[AlgorithmSection] = Kinds(
+ALGORITHMS: Registry[AlgorithmSection] = Registry(
     "dpp2.algorithms",
     {
         "dpp2": "dpp2:Dpp2Section",

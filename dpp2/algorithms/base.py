@@ -16,7 +16,7 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import SILENCE, Noise, RunKeys
 from dpp2.privacy.accountant import Releases
-from dpp2.privacy.figures import Unsupported
+from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.problems.base import Objective
 from dpp2.schema import Section
 from dpp2.stability import Divergence, Gradient
@@ -66,8 +66,8 @@ Draw = Callable[[int], Noise]  # the noise of a round
 class NoisyProgram:
     """What programs with named noises have in common; parameters are read from their section."""
 
-    def __init__(self, section: Any, setup: Setup, noise: Mapping[str, Draw]) -> None:
-        self.section, self.objective, self.noise = section, setup.objective, noise
+    def __init__(self, section: Any, context: AgentContext, noise: Mapping[str, Draw]) -> None:
+        self.section, self.objective, self.noise = section, context.objective, noise
 
     def quiet(self) -> Self:
         copied = copy(self)
@@ -80,7 +80,7 @@ class NoisyProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class Setup:
+class AgentContext:
     """What a program needs to know of the run besides its own parameters."""
 
     owned: Sequence[int]
@@ -95,8 +95,8 @@ class NoiseSection(Section):
     scales: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def streams(self, setup: Setup) -> Mapping[str, Draw]:
-        """Every noise of the agents in `setup.owned`, by its name."""
+    def streams(self, context: AgentContext) -> Mapping[str, Draw]:
+        """Every noise of the agents in `context.owned`, by its name."""
 
     def check(self, agents: int) -> None:
         """Lists must have one entry per agent."""
@@ -116,7 +116,7 @@ class AlgorithmSection(Section):
     scalars: ClassVar[tuple[str, ...]]
     step: ClassVar[str] = "alpha"  # the parameter that a diverging run should try smaller
     topology: ClassVar[str | None] = None  # the one topology it runs on, if it does not run on all
-    runs: ClassVar[Callable[..., Program]]  # its round program, made of section, setup and noises
+    program_class: ClassVar[Callable[..., Program]]  # its round program, made of section, context and noises
 
     name: str
 
@@ -138,9 +138,9 @@ class AlgorithmSection(Section):
         """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
         return 8 * dimension
 
-    def program(self, setup: Setup, noise: NoiseSection) -> Program:
-        """The round program of the agents in `setup.owned`."""
-        return self.runs(self, setup, noise.streams(setup))
+    def program(self, context: AgentContext, noise: NoiseSection) -> Program:
+        """The round program of the agents in `context.owned`."""
+        return self.program_class(self, context, noise.streams(context))
 
 
 def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:

@@ -39,7 +39,7 @@ class Dgd(NoisyProgram):
 
 
 class DgdSection(StepSection):
-    runs = Dgd
+    program_class = Dgd
 
     name: Literal["dgd"] = "dgd"
     alpha: float = Field(0.2, gt=0, description="a number > 0")

@@ -22,7 +22,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.base import AlgorithmSection, Broadcast, Draw, NoiseSection, NoisyProgram, Private, Round, Setup
+from dpp2.algorithms.base import (
+    AgentContext,
+    AlgorithmSection,
+    Broadcast,
+    Draw,
+    NoiseSection,
+    NoisyProgram,
+    Private,
+    Round,
+)
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
@@ -39,10 +48,10 @@ class Diff2Noise(NoiseSection):
     sigma: Scale = scale_field(0.1)
     sigma_difference: Scale = scale_field(0.1)
 
-    def streams(self, setup: Setup) -> dict[str, Draw]:
+    def streams(self, context: AgentContext) -> dict[str, Draw]:
         return {
-            "full": gaussian("full", self.sigma, setup),
-            "difference": gaussian("difference", self.sigma_difference, setup),
+            "full": gaussian("full", self.sigma, context),
+            "difference": gaussian("difference", self.sigma_difference, context),
         }
 
 
@@ -57,10 +66,10 @@ class Diff2State:
 
 
 class Diff2(NoisyProgram):
-    def __init__(self, section: Diff2Section, setup: Setup, noise: Mapping[str, Draw]) -> None:
-        super().__init__(section, setup, noise)
-        self.eta, self.restart, self.agents = section.eta, section.restart, setup.agents
-        self.server = (np.asarray(setup.owned) == _SERVER)[:, None]
+    def __init__(self, section: Diff2Section, context: AgentContext, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, context, noise)
+        self.eta, self.restart, self.agents = section.eta, section.restart, context.agents
+        self.server = (np.asarray(context.owned) == _SERVER)[:, None]
 
     def start(self, x0: Array) -> Diff2State:
         nothing = np.zeros_like(x0)
@@ -95,7 +104,7 @@ class Diff2Section(AlgorithmSection):
     phases = ("d", "x_new")
     noises = ("noise_d",)
     scalars = ()
-    runs = Diff2
+    program_class = Diff2
     step = "eta"
     topology = "star"
 

@@ -57,7 +57,7 @@ class Dmsp(NoisyProgram):
 class DmspSection(StepSection):
     noise_section = DmspNoise
     phases = ("y",)
-    runs = Dmsp
+    program_class = Dmsp
     step = "c"
 
     name: Literal["dmsp"] = "dmsp"

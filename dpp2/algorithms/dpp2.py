@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.base import AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round, Setup
+from dpp2.algorithms.base import AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
 from dpp2.algorithms.noise import Decay, Scale, decay_field, laplace, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import SILENCE, EtaStream
-from dpp2.privacy import Mechanism
+from dpp2.privacy import Dpp2Releases
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
 from dpp2.weights import Spectrum, check_step
 
@@ -42,8 +42,8 @@ class Dpp2Noise(NoiseSection):
     u_e: Scale = scale_field(1.0)
     decay: Decay = decay_field(0.9)
 
-    def streams(self, setup: Setup) -> dict[str, Draw]:
-        return {"w": laplace("w", self.u_w, self.decay, setup), "e": laplace("e", self.u_e, self.decay, setup)}
+    def streams(self, context: AgentContext) -> dict[str, Draw]:
+        return {"w": laplace("w", self.u_w, self.decay, context), "e": laplace("e", self.u_e, self.decay, context)}
 
 
 class Dpp2Section(AlgorithmSection):
@@ -68,13 +68,13 @@ class Dpp2Section(AlgorithmSection):
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
-    ) -> Sequence[Mechanism]:
+    ) -> Sequence[Dpp2Releases]:
         """Damping does not enter: given the observation and η it changes only how x + w is encoded in y."""
         assert isinstance(noise, Dpp2Noise)
         agents = len(smoothness)
         scales = (per_agent(u, agents).tolist() for u in (noise.u_e, noise.u_w, noise.decay))
         return [
-            Mechanism(dimension, self.alpha, M, adjacency, u_e, u_w, r)
+            Dpp2Releases(dimension, self.alpha, M, adjacency, u_e, u_w, r)
             for M, u_e, u_w, r in zip(smoothness.tolist(), *scales, strict=True)
         ]
 
@@ -82,9 +82,9 @@ class Dpp2Section(AlgorithmSection):
         parameters = (self.alpha, self.beta, self.rho, self.damping)
         return explain(fastest_mode(x, gradient, P, *parameters), *parameters, k)
 
-    def program(self, setup: Setup, noise: NoiseSection) -> Dpp2:
+    def program(self, context: AgentContext, noise: NoiseSection) -> Dpp2:
         assert isinstance(noise, Dpp2Noise)
-        return Dpp2(self, noise, setup)
+        return Dpp2(self, noise, context)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +97,14 @@ class Dpp2State:
 
 
 class Dpp2:
-    """The round program of DPP² for the agents in `setup.owned`."""
+    """The round program of DPP² for the agents in `context.owned`."""
 
-    def __init__(self, section: Dpp2Section, noise: Dpp2Noise, setup: Setup) -> None:
-        self.objective = setup.objective
+    def __init__(self, section: Dpp2Section, noise: Dpp2Noise, context: AgentContext) -> None:
+        self.objective = context.objective
         self.alpha, self.beta, self.rho = section.alpha, section.beta, section.rho
         self.damping = section.damping
-        self._eta = EtaStream(setup.keys.eta) if isinstance(section.eta, str) else section.eta
-        self.w, self.e = noise.streams(setup).values()
+        self._eta = EtaStream(context.keys.eta) if isinstance(section.eta, str) else section.eta
+        self.w, self.e = noise.streams(context).values()
 
     def quiet(self) -> Dpp2:
         """The same program without noise; nor is η drawn, since x does not depend on it."""

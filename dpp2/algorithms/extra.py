@@ -48,7 +48,7 @@ class Extra(NoisyProgram):
 
 
 class ExtraSection(StepSection):
-    runs = Extra
+    program_class = Extra
     memory = "difference"  # c carries the last gradient, so two in a row differ between the worlds
 
     name: Literal["extra"] = "extra"

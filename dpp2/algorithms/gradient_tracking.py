@@ -84,7 +84,7 @@ class GradientTracking(NoisyProgram):
 class GradientTrackingSection(TrackingSection):
     noise_section: ClassVar[type[NoiseSection]] = TrackingNoise
     phases = ("xa", "ya")
-    runs = GradientTracking
+    program_class = GradientTracking
 
     name: Literal["gradient-tracking"] = "gradient-tracking"
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.algorithms.base import Draw, NoiseSection, Setup
+from dpp2.algorithms.base import AgentContext, Draw, NoiseSection
 from dpp2.arrays import Array
 from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
 
@@ -33,9 +33,9 @@ class LaplaceNoise(NoiseSection):
 
     decay: Decay = decay_field(0.9)
 
-    def streams(self, setup: Setup) -> dict[str, Draw]:
+    def streams(self, context: AgentContext) -> dict[str, Draw]:
         of = {scale.removeprefix("u_"): getattr(self, scale) for scale in self.scales}
-        return {f"noise_{what}": laplace(what, u, self.decay, setup) for what, u in of.items()}
+        return {f"noise_{what}": laplace(what, u, self.decay, context) for what, u in of.items()}
 
 
 class XNoise(LaplaceNoise):
@@ -51,18 +51,18 @@ def per_agent(value: float | list[float], agents: int) -> Array:
     return np.broadcast_to(np.asarray(value, dtype=np.float64), agents)
 
 
-def laplace(purpose: str, u: float | list[float], decay: float | list[float], setup: Setup) -> NoiseStream:
-    """Lap(u r^k) for the agents in `setup.owned`."""
-    owned = np.asarray(setup.owned)
-    u_owned, decay_owned = per_agent(u, setup.agents)[owned], per_agent(decay, setup.agents)[owned]
-    return NoiseStream(setup.keys.noise, purpose, setup.owned, setup.objective.dimension, u_owned, decay_owned)
+def laplace(purpose: str, u: float | list[float], decay: float | list[float], context: AgentContext) -> NoiseStream:
+    """Lap(u r^k) for the agents in `context.owned`."""
+    owned = np.asarray(context.owned)
+    u_owned, decay_owned = per_agent(u, context.agents)[owned], per_agent(decay, context.agents)[owned]
+    return NoiseStream(context.keys.noise, purpose, context.owned, context.objective.dimension, u_owned, decay_owned)
 
 
-def gaussian(purpose: str, sigma: float | list[float], setup: Setup) -> Draw:
-    """N(0, σ²), the same in every round, for the agents in `setup.owned`: Box–Muller, two words for each variate."""
-    owned, dimension = np.asarray(setup.owned), setup.objective.dimension
-    column = per_agent(sigma, setup.agents)[owned][:, None]
-    words = _words(purpose, setup, 2 * dimension)
+def gaussian(purpose: str, sigma: float | list[float], context: AgentContext) -> Draw:
+    """N(0, σ²), the same in every round, for the agents in `context.owned`: Box–Muller, two words for each variate."""
+    owned, dimension = np.asarray(context.owned), context.objective.dimension
+    column = per_agent(sigma, context.agents)[owned][:, None]
+    words = _words(purpose, context, 2 * dimension)
 
     def draw(k: int) -> Noise:
         if not column.any():
@@ -73,16 +73,16 @@ def gaussian(purpose: str, sigma: float | list[float], setup: Setup) -> Draw:
     return draw
 
 
-def indices(purpose: str, counts: Indices, setup: Setup) -> Callable[[int], Indices]:
-    """For every agent in `setup.owned` one whole number below its count, uniform, anew in every round."""
-    words = _words(purpose, setup, 1)
+def indices(purpose: str, counts: Indices, context: AgentContext) -> Callable[[int], Indices]:
+    """For every agent in `context.owned` one whole number below its count, uniform, anew in every round."""
+    words = _words(purpose, context, 1)
     return lambda k: (uniform(words(k))[:, 0] * counts).astype(np.intp)
 
 
-def _words(purpose: str, setup: Setup, width: int) -> Callable[[int], Words]:
-    """`width` words of the keystream for each agent in `setup.owned`."""
-    ones = np.ones(len(setup.owned))
-    slices = NoiseStream(setup.keys.noise, purpose, setup.owned, width, ones, ones).slices
+def _words(purpose: str, context: AgentContext, width: int) -> Callable[[int], Words]:
+    """`width` words of the keystream for each agent in `context.owned`."""
+    ones = np.ones(len(context.owned))
+    slices = NoiseStream(context.keys.noise, purpose, context.owned, width, ones, ones).slices
 
     def words(k: int) -> Words:
         return np.concatenate([stream.words(k, start, count) for stream, start, count in slices]).reshape(-1, width)

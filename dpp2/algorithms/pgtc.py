@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.base import Broadcast, Draw, NoisyProgram, Private, Round, Setup, check_mixing
+from dpp2.algorithms.base import AgentContext, Broadcast, Draw, NoisyProgram, Private, Round, check_mixing
 from dpp2.algorithms.diadsp import DiadspNoise
 from dpp2.algorithms.gradient_tracking import TrackingSection
 from dpp2.arrays import Array
@@ -40,8 +40,8 @@ class PgtcState:
 
 
 class Pgtc(NoisyProgram):
-    def __init__(self, section: PgtcSection, setup: Setup, noise: Mapping[str, Draw]) -> None:
-        super().__init__(section, setup, noise)
+    def __init__(self, section: PgtcSection, context: AgentContext, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, context, noise)
         self.alpha, self.gamma, self.psi = section.alpha, section.gamma, section.psi
         self.compress = section.compression
 
@@ -73,7 +73,7 @@ class Pgtc(NoisyProgram):
 class PgtcSection(TrackingSection):
     noise_section = DiadspNoise
     phases = ("cx", "cy")
-    runs = Pgtc
+    program_class = Pgtc
 
     name: Literal["pgtc"] = "pgtc"
     gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")

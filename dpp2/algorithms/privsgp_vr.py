@@ -22,6 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import (
+    AgentContext,
     AlgorithmSection,
     Broadcast,
     Draw,
@@ -29,7 +30,6 @@ from dpp2.algorithms.base import (
     NoisyProgram,
     Private,
     Round,
-    Setup,
     check_mixing,
 )
 from dpp2.algorithms.noise import Scale, gaussian, indices, scale_field
@@ -50,8 +50,8 @@ class PrivsgpVrNoise(NoiseSection):
 
     sigma: Scale = scale_field(0.1)
 
-    def streams(self, setup: Setup) -> dict[str, Draw]:
-        return {"noise_g": gaussian("g", self.sigma, setup)}
+    def streams(self, context: AgentContext) -> dict[str, Draw]:
+        return {"noise_g": gaussian("g", self.sigma, context)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +65,10 @@ class PrivsgpVrState:
 class PrivsgpVr(NoisyProgram):
     section: PrivsgpVrSection
 
-    def __init__(self, section: PrivsgpVrSection, setup: Setup, noise: Mapping[str, Draw]) -> None:
-        super().__init__(section, setup, noise)
-        self.counts = sample_counts(setup.objective)
-        self.sample = indices("sample", self.counts, setup)
+    def __init__(self, section: PrivsgpVrSection, context: AgentContext, noise: Mapping[str, Draw]) -> None:
+        super().__init__(section, context, noise)
+        self.counts = sample_counts(context.objective)
+        self.sample = indices("sample", self.counts, context)
 
     def start(self, x0: Array) -> PrivsgpVrState:
         return PrivsgpVrState(x=x0, table=sample_gradients(self.objective, x0))
@@ -91,7 +91,7 @@ class PrivsgpVrSection(AlgorithmSection):
     phases = ("x_half",)
     noises = ("noise_g",)
     scalars = ()
-    runs = PrivsgpVr
+    program_class = PrivsgpVr
     step = "gamma"
 
     name: Literal["privsgp-vr"] = "privsgp-vr"

@@ -51,7 +51,7 @@ class ProxGpda(NoisyProgram):
 
 
 class ProxGpdaSection(StepSection):
-    runs = ProxGpda
+    program_class = ProxGpda
 
     name: Literal["prox-gpda"] = "prox-gpda"
     alpha: float = Field(0.1, gt=0, description="a number > 0")

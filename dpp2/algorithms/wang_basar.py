@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from dpp2.algorithms.base import Draw, NoiseSection, Setup
+from dpp2.algorithms.base import AgentContext, Draw, NoiseSection
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.algorithms.wang_nedic import WangNedicSection
 from dpp2.arrays import Array
@@ -22,8 +22,8 @@ class WangBasarNoise(NoiseSection):
 
     sigma: Scale = scale_field(1.0)
 
-    def streams(self, setup: Setup) -> dict[str, Draw]:
-        return {"noise_x": gaussian("x", self.sigma, setup)}
+    def streams(self, context: AgentContext) -> dict[str, Draw]:
+        return {"noise_x": gaussian("x", self.sigma, context)}
 
 
 class WangBasarSection(WangNedicSection):

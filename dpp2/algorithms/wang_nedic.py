@@ -51,7 +51,7 @@ class Weakening(NoisyProgram):
 
 class WangNedicSection(StepSection):
     noise_section: ClassVar[type[NoiseSection]] = WangNedicNoise
-    runs = Weakening
+    program_class = Weakening
     memory = "own"  # x itself goes on into the next x
 
     name: Literal["wang-nedic"] = "wang-nedic"

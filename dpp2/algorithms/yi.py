@@ -45,7 +45,7 @@ class PrimalDual(NoisyProgram):
 
 
 class YiSection(StepSection):
-    runs = PrimalDual
+    program_class = PrimalDual
     step = "eta"
 
     name: Literal["yi"] = "yi"

@@ -14,7 +14,7 @@ the low-order bits of floating-point noise betray (Mironov 2012): the theory spe
 
 from dpp2.privacy.accountant import (
     MOST_ROUNDS,
-    Mechanism,
+    Dpp2Releases,
     Releases,
     cumulative,
     epsilon,
@@ -24,7 +24,7 @@ from dpp2.privacy.accountant import (
     unsupported,
 )
 from dpp2.privacy.calibrate import Calibration, calibrate
-from dpp2.privacy.figures import Curve, Epsilon, Unsupported, add_up
+from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported, add_up
 from dpp2.privacy.ledger import Allowance, Entry, Ledger
 from dpp2.privacy.paper import (
     Corollary1Bounds,
@@ -43,10 +43,10 @@ __all__ = [
     "Calibration",
     "Corollary1Bounds",
     "Curve",
+    "Dpp2Releases",
     "Entry",
     "Epsilon",
     "Ledger",
-    "Mechanism",
     "PaperDecay",
     "PaperEpsilon",
     "PrivacyProfile",

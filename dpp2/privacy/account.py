@@ -16,7 +16,7 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.privacy.accountant import Releases, cumulative, epsilon
-from dpp2.privacy.figures import Curve, Epsilon, Unsupported
+from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
 from dpp2.privacy.ledger import Allowance, Ledger
 from dpp2.privacy.paper import PaperEpsilon, theorem_3
 
@@ -29,7 +29,7 @@ class Account:
     """What a run costs its agents."""
 
     mechanisms: tuple[Releases, ...]  # one per agent (M = ∞ where it is not known); none without any account
-    outside: Unsupported | None  # why there is no ε, if there is none
+    unsupported_reason: Unsupported | None  # why there is no ε, if there is none
     budget: float | None
     notes: tuple[str, ...]  # what makes every ε void, or lies outside it
 
@@ -66,8 +66,8 @@ class Account:
 
     def paper_epsilon(self, rounds: int) -> PaperEpsilon | Unsupported:
         """What the paper's Theorem 3 says of the same agent: no guarantee, see `dpp2.privacy.paper`."""
-        if self.outside:
-            return self.outside
+        if self.unsupported_reason:
+            return self.unsupported_reason
         if rounds == 0:
             return Unsupported("the paper speaks of one round at least")
         worst = max(self.distinct, key=lambda m: _log10(epsilon(m, rounds)))
@@ -81,8 +81,8 @@ class Account:
             if isinstance(curve, Unsupported):
                 return curve
             curves.append(curve)
-        if self.outside:
-            return self.outside
+        if self.unsupported_reason:
+            return self.unsupported_reason
         return Curve(
             np.max([curve.log10 for curve in curves], axis=0), np.max([curve.values for curve in curves], axis=0)
         )
@@ -91,8 +91,8 @@ class Account:
         """How many rounds every agent's budget admits, given what it has spent on the same data before."""
         if self.budget is None:
             return Allowance(wanted, self.epsilon(wanted))
-        if self.outside:
-            return Allowance(0, self.outside, f"no budget can be kept: {self.outside.reason}")
+        if self.unsupported_reason:
+            return Allowance(0, self.unsupported_reason, f"no budget can be kept: {self.unsupported_reason.reason}")
         pairs = zip(ledgers, self.mechanisms, strict=True)
         found = [
             ledger.rounds_within(self.budget, mechanism, run_id, wanted, resumed_at=resumed_at)
@@ -101,8 +101,8 @@ class Account:
         return min(found, key=lambda allowance: (allowance.rounds, -_log10(allowance.total)))
 
     def _worst(self, spent: Sequence[Epsilon | Unsupported]) -> Epsilon | Unsupported:
-        if self.outside:
-            return self.outside
+        if self.unsupported_reason:
+            return self.unsupported_reason
         for one in spent:
             if isinstance(one, Unsupported):
                 return one

@@ -9,7 +9,7 @@ and the noise scales. x^0 does not depend on the data (δ_0 = 0), or may differ 
 O is released.
 
 *Sensitivity.* Fix O and write Δ for (quantity under f) − (quantity under f'). With η known, O alone
-determines s = x + w, d and q, so both worlds share them and the noise has to absorb what differs:
+determines s = x + w, d and q, so both worlds share them and the noise has to load_node_records what differs:
 
     s  = x + w                   shared  ⇒  Δw^k = −Δx^k
     z  = ∇f(x) + (shared) + e    shared  ⇒  Δe^k = −(∇f(x^k) − ∇f'(x'^k))
@@ -44,7 +44,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.figures import (
+from dpp2.privacy.epsilon_value import (
     Curve,
     Epsilon,
     Unsupported,
@@ -70,7 +70,7 @@ class Releases(Protocol):
     @property
     def smoothness(self) -> float: ...
 
-    def outside(self, rounds: int) -> Unsupported | None:
+    def unsupported_reason(self, rounds: int) -> Unsupported | None:
         """Why there is no pure ε after so many rounds, if there is none."""
 
     def log_releases(self, rounds: int) -> list[Array]:
@@ -81,7 +81,7 @@ class Releases(Protocol):
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class Dpp2Releases:
     """All that one agent's ε depends on when it runs DPP²."""
 
     kind: ClassVar[str] = "dpp2"
@@ -107,7 +107,7 @@ class Mechanism:
         if not 0 <= self.decay <= 1:
             raise BadInput("decay", self.decay, "a number in [0, 1]")
 
-    def outside(self, rounds: int) -> Unsupported | None:
+    def unsupported_reason(self, rounds: int) -> Unsupported | None:
         return unsupported(self)
 
     def log_releases(self, rounds: int) -> list[Array]:
@@ -122,7 +122,7 @@ class Mechanism:
         return "decay = 0: no noise after round 0"
 
 
-def unsupported(mechanism: Mechanism) -> Unsupported | None:
+def unsupported(mechanism: Dpp2Releases) -> Unsupported | None:
     """Which assumption of the module's docstring the mechanism breaks, if any."""
     m = mechanism
     if not (math.isfinite(m.smoothness) and m.smoothness >= 0):
@@ -146,7 +146,7 @@ def epsilon(mechanism: Releases, rounds: int, *, published: bool = False) -> Eps
     return total(logs, mechanism.why_infinite())
 
 
-def publish_term(mechanism: Mechanism, rounds: int) -> Epsilon | Unsupported:
+def publish_term(mechanism: Dpp2Releases, rounds: int) -> Epsilon | Unsupported:
     """What releasing x^K + w^K after K rounds adds: √d·α·a_{K−1}/(u_w r^K) (√d·δ_0/u_w when K = 0)."""
     outside = unsupported(mechanism)
     if outside:
@@ -156,12 +156,12 @@ def publish_term(mechanism: Mechanism, rounds: int) -> Epsilon | Unsupported:
 
 def per_round(mechanism: Releases, rounds: int) -> Curve | Unsupported:
     """What each of the rounds 0 … K−1 costs; for DPP² √d·[a_k/u_e + ‖Δw^k‖/u_w]/r^k."""
-    return mechanism.outside(rounds) or curve(_log_rounds(mechanism, rounds))
+    return mechanism.unsupported_reason(rounds) or curve(_log_rounds(mechanism, rounds))
 
 
 def cumulative(mechanism: Releases, rounds: int) -> Curve | Unsupported:
     """ε(1), …, ε(K): entry k is what rounds 0 … k spend together. Its last entry equals `epsilon`'s value."""
-    return mechanism.outside(rounds) or running_total(_log_rounds(mechanism, rounds))
+    return mechanism.unsupported_reason(rounds) or running_total(_log_rounds(mechanism, rounds))
 
 
 def largest_rounds(mechanism: Releases, budget: float, most: int, *, published: bool = False) -> int | Unsupported:
@@ -189,9 +189,9 @@ def largest_rounds(mechanism: Releases, budget: float, most: int, *, published: 
 
 
 def _outside(mechanism: Releases, rounds: int, published: bool) -> Unsupported | None:
-    if published and not isinstance(mechanism, Mechanism):
+    if published and not isinstance(mechanism, Dpp2Releases):
         return Unsupported("what publishing the result costs is known for dpp2 only")
-    return mechanism.outside(rounds)
+    return mechanism.unsupported_reason(rounds)
 
 
 def _log_rounds(mechanism: Releases, rounds: int) -> Array:
@@ -201,11 +201,11 @@ def _log_rounds(mechanism: Releases, rounds: int) -> Array:
 
 def _log_published(mechanism: Releases, rounds: int) -> Array:
     """ln of what releasing x^K + w^K costs, for K = 0 … `rounds`."""
-    assert isinstance(mechanism, Mechanism)  # `_outside` has asked
+    assert isinstance(mechanism, Dpp2Releases)  # `_outside` has asked
     return log_costs(mechanism, rounds)[1]
 
 
-def log_costs(mechanism: Mechanism, rounds: int) -> tuple[Array, Array]:
+def log_costs(mechanism: Dpp2Releases, rounds: int) -> tuple[Array, Array]:
     """ln of √d‖Δe^k‖/(u_e r^k) for k < K, and ln of √d‖Δw^k‖/(u_w r^k) for k ≤ K (the last: publishing).
 
     −inf is a release that costs nothing, +inf one that hides nothing.
@@ -235,7 +235,7 @@ def log_geometric_sum(log_ratio: float, counts: Array) -> Array:
     return max(log_ratio, 0.0) * (counts - 1) + np.log(-np.expm1(-size * counts)) - math.log(-math.expm1(-size))
 
 
-def _log_e_sensitivity(m: Mechanism, rounds: int) -> Array:
+def _log_e_sensitivity(m: Dpp2Releases, rounds: int) -> Array:
     """ln a_k for k = 0 … K−1."""
     k = np.arange(rounds, dtype=np.float64)
     product = m.alpha * m.smoothness

@@ -41,7 +41,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.figures import Unsupported
+from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.schedule import Schedule
 
 DELTA_DP = 1e-5  # at which an (ε, δ_dp) is quoted
@@ -74,7 +74,7 @@ class StepReleases:
     def schedule(self) -> Schedule:
         return Schedule(self.step, self.ratio, self.slowdown, self.power)
 
-    def outside(self, rounds: int) -> Unsupported | None:
+    def unsupported_reason(self, rounds: int) -> Unsupported | None:
         return _outside(self.smoothness, self.adjacency)
 
     def log_releases(self, rounds: int) -> list[Array]:
@@ -104,7 +104,7 @@ class TrackingReleases:
         _check(self.dimension, self.decay, u_x=self.u_x, u_y=self.u_y)
         _check_step("none", self.alpha)
 
-    def outside(self, rounds: int) -> Unsupported | None:
+    def unsupported_reason(self, rounds: int) -> Unsupported | None:
         return _outside(self.smoothness, self.adjacency)
 
     def log_releases(self, rounds: int) -> list[Array]:
@@ -155,7 +155,7 @@ class GaussianStepReleases:
     def schedule(self) -> Schedule:
         return Schedule(self.step, self.ratio, self.slowdown, self.power)
 
-    def outside(self, rounds: int) -> Unsupported:
+    def unsupported_reason(self, rounds: int) -> Unsupported:
         return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
 
     def zcdp(self, rounds: int) -> float:
@@ -194,7 +194,7 @@ class GaussianDifferenceReleases:
         if self.restart < 1:
             raise BadInput("restart", self.restart, "a whole number ≥ 1")
 
-    def outside(self, rounds: int) -> Unsupported:
+    def unsupported_reason(self, rounds: int) -> Unsupported:
         return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
 
     def zcdp(self, rounds: int) -> float:
@@ -221,7 +221,7 @@ class Unaccounted:
     reason: str
     smoothness: float = 0.0
 
-    def outside(self, rounds: int) -> Unsupported:
+    def unsupported_reason(self, rounds: int) -> Unsupported:
         return Unsupported(self.reason)
 
     def log_releases(self, rounds: int) -> list[Array]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpp2.errors import BadInput
 from dpp2.privacy.accountant import Releases, epsilon, largest_rounds
-from dpp2.privacy.figures import LN10, Epsilon, Unsupported
+from dpp2.privacy.epsilon_value import LN10, Epsilon, Unsupported
 
 Unknown = Literal["decay", "scale", "rounds"]
 
@@ -67,7 +67,7 @@ def calibrate(
     """
     if not (math.isfinite(budget) and budget > 0):
         raise BadInput("epsilon", budget, "a finite number > 0")
-    outside = mechanism.outside(rounds or 1)
+    outside = mechanism.unsupported_reason(rounds or 1)
     if outside:
         return outside
     if solve == "rounds":

@@ -23,12 +23,12 @@ from types import MappingProxyType
 from typing import Any
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, Releases, epsilon, largest_rounds
+from dpp2.privacy.accountant import Dpp2Releases, Releases, epsilon, largest_rounds
 from dpp2.privacy.baselines import BASELINES
-from dpp2.privacy.figures import Epsilon, Unsupported, add_up
+from dpp2.privacy.epsilon_value import Epsilon, Unsupported, add_up
 
 VERSION = 1
-_KINDS: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Mechanism, *BASELINES)}
+_KINDS: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Dpp2Releases, *BASELINES)}
 _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "Memory": str}  # of a mechanism's fields
 
 
@@ -200,7 +200,7 @@ def _mechanism_to_dict(mechanism: Releases) -> dict[str, Any]:
 
 def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
     given = dict(parameters)
-    kind = given.pop("kind", Mechanism.kind)  # ledgers of a time when there was but one kind do not name it
+    kind = given.pop("kind", Dpp2Releases.kind)  # ledgers of a time when there was but one kind do not name it
     if not isinstance(kind, str) or kind not in _KINDS:
         raise BadInput(f"{where}.kind", kind, f"one of {', '.join(_KINDS)}")
     types = _field_types(_KINDS[kind])

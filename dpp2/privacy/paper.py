@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Mechanism, Releases, log_geometric_sum, unsupported
-from dpp2.privacy.figures import LN10, Unsupported
+from dpp2.privacy.accountant import Dpp2Releases, Releases, log_geometric_sum, unsupported
+from dpp2.privacy.epsilon_value import LN10, Unsupported
 
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 C_TILDE = "the paper's c̃ (its cost of one late round)"
@@ -54,7 +54,7 @@ class Corollary1Bounds:
     source: str = COROLLARY_1
 
 
-def c_tilde(mechanism: Mechanism, *, network_smoothness: float | None = None) -> PaperEpsilon | Unsupported:
+def c_tilde(mechanism: Dpp2Releases, *, network_smoothness: float | None = None) -> PaperEpsilon | Unsupported:
     """c̃ = √d (1/(αu_e) + 1/u_w)·αδ/(1 − αM̄), the paper's cost of one round before the factor r^{−k}.
 
     It is the limit of √d(a_k/u_e + α·a_{k−1}/u_w) as k → ∞, so it needs αM̄ < 1; the exact a_k does not.
@@ -80,7 +80,7 @@ def theorem_3(
     as the cost of the K rounds 0 … K−1 the number is an upper bound, one factor 1/r too large; read as
     printed it is not one.
     """
-    if not isinstance(mechanism, Mechanism):
+    if not isinstance(mechanism, Dpp2Releases):
         return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
@@ -103,7 +103,7 @@ def corollary_1_decay(
     Since every p^k ≥ 1 the sum is at least K, so no r < 1 works unless ε > K·c̃. At ε = 2c̃ and K = 500 the
     recipe gives r = 0.99861, and Theorem 3 itself then charges 722·c̃.
     """
-    if not isinstance(mechanism, Mechanism):
+    if not isinstance(mechanism, Dpp2Releases):
         return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
@@ -116,7 +116,7 @@ def corollary_1_decay(
 
 
 def corollary_1_bounds(
-    mechanism: Mechanism, budget: float, *, network_smoothness: float | None = None
+    mechanism: Dpp2Releases, budget: float, *, network_smoothness: float | None = None
 ) -> Corollary1Bounds | Unsupported:
     """The conditions on u_e and α that Corollary 1 prints for c̃ < ε, beside those that are equivalent to it.
 
@@ -141,7 +141,7 @@ def _claim(log_value: float, source: str) -> PaperEpsilon:
     return PaperEpsilon(log_value / LN10, math.exp(log_value) if log_value < _LOG_LARGEST else None, source)
 
 
-def _outside_theorem_3(m: Mechanism, M: float) -> Unsupported | None:
+def _outside_theorem_3(m: Dpp2Releases, M: float) -> Unsupported | None:
     if not 0 <= m.alpha * M < 1:
         return Unsupported(f"the paper's Theorem 3 needs αM̄ < 1, and αM̄ = {m.alpha * M:g}")
     if m.u_e == 0 or m.u_w == 0 or m.decay == 0:

@@ -25,11 +25,11 @@ import numpy as np
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.privacy.accountant import MOST_ROUNDS, Mechanism, unsupported
+from dpp2.privacy.accountant import MOST_ROUNDS, Dpp2Releases, unsupported
 from dpp2.privacy.calibrate import calibrate
-from dpp2.privacy.figures import Unsupported
+from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import MOST_AGENTS
-from dpp2.privacy.search import NEIGHBOURS, Point, Space
+from dpp2.privacy.search import NEIGHBOURS, SearchPoint, Space
 from dpp2.privacy.trials import arrived, common_gap, final_gaps, response_of, solve, too_steep
 
 Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
@@ -197,7 +197,7 @@ class _Planner:
         points = self.space.finalists(budget, self.effort.finalists, damped=damped)
         if not self.effort.trials:
             return self._annotate(self._fit(points[0], budget))
-        favourite, means = points[0], dict[Point, float]()
+        favourite, means = points[0], dict[SearchPoint, float]()
         for _ in range(1 + self.effort.climbs):
             for point in points:
                 means[point] = float(np.mean(self._run(self._fit(point, budget), range(self.effort.trials))))
@@ -208,7 +208,7 @@ class _Planner:
         self.steps.jump_to(done + 1 + self.effort.runs, "measured")
         return self._annotate(measured)
 
-    def _fit(self, point: Point, budget: float) -> Plan:
+    def _fit(self, point: SearchPoint, budget: float) -> Plan:
         """The smallest common factor on the scales that keeps the budget, by the accountant."""
         answer = calibrate(self.space.mechanism(point), budget, "scale", rounds=point.rounds)
         assert not isinstance(answer, Unsupported)  # `_prepare` has asked
@@ -216,7 +216,7 @@ class _Planner:
         assert spent.value is not None, spent.reason
         assert spent.fits(budget), answer.reason
         fitted = answer.mechanism
-        assert isinstance(fitted, Mechanism)
+        assert isinstance(fitted, Dpp2Releases)
         u_e, u_w = fitted.u_e, fitted.u_w
         gap = self.space.gap_of(point, u_w, u_e)
         return Plan(spent.value, point.rounds, point.decay, u_e, u_w, point.damping, gap, None, None, None)
@@ -284,7 +284,7 @@ def _prepare(
         notes.append(f"a scale of 0 spends ε = ∞, so this plan scales u_e = {u_e:g} and u_w = {u_w:g}")
     experiment = experiment.resolve()  # before any seed is changed: the data hang on it
     solved = solve(experiment)
-    mechanism = Mechanism(solved.network.dimension, section.alpha, smoothness, adjacency, u_e, u_w, decay=1.0)
+    mechanism = Dpp2Releases(solved.driver.dimension, section.alpha, smoothness, adjacency, u_e, u_w, decay=1.0)
     outside = unsupported(mechanism) or too_steep(solved, smoothness)
     if outside:
         return outside

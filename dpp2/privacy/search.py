@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Mechanism, cumulative
-from dpp2.privacy.figures import Curve
+from dpp2.privacy.accountant import Dpp2Releases, cumulative
+from dpp2.privacy.epsilon_value import Curve
 from dpp2.privacy.response import Candidates, Response
 
 _ROUNDS = 24  # values of K on the grid, evenly spaced in its logarithm
@@ -28,7 +28,7 @@ _CELL = 1.16  # by how much K may leave its grid point: finalists are to differ 
 _LARGEST = 150.0  # log10 of a scale whose square still fits float64
 
 
-class Point(NamedTuple):
+class SearchPoint(NamedTuple):
     """What is searched; in arrays these are the columns."""
 
     rounds: int
@@ -42,19 +42,19 @@ class Space:
     """What is searched over, and what a point of it is worth."""
 
     response: Response
-    unit: Mechanism  # with the experiment's scales; its decay is a placeholder
+    unit: Dpp2Releases  # with the experiment's scales; its decay is a placeholder
     most_rounds: int
     ratios: tuple[float, ...]
 
-    def mechanism(self, point: Point) -> Mechanism:
+    def mechanism(self, point: SearchPoint) -> Dpp2Releases:
         """Before its scales are fitted to a budget."""
         return replace(self.unit, decay=point.decay, u_e=self.unit.u_e * point.ratio)
 
-    def gap_of(self, point: Point, u_w: float, u_e: float) -> float:
+    def gap_of(self, point: SearchPoint, u_w: float, u_e: float) -> float:
         columns = np.array([[*point[:3], u_w, u_e]]).T
         return float(self.response.gap(Candidates(*columns))[0])
 
-    def finalists(self, budget: float, count: int, *, damped: bool) -> list[Point]:
+    def finalists(self, budget: float, count: int, *, damped: bool) -> list[SearchPoint]:
         """The best points, best first, at different K: that is where the model is least to be trusted."""
         grid = self._grid(damped)
         gaps = self._gaps(grid, budget)
@@ -64,7 +64,7 @@ class Space:
         ranked = refined[np.argsort(self._gaps(refined, budget), kind="stable")]
         return list(dict.fromkeys(_rounded(row) for row in ranked))
 
-    def around(self, point: Point) -> list[Point]:
+    def around(self, point: SearchPoint) -> list[SearchPoint]:
         """Neighbours in K and r. ε is about r^{−K}, so they move against each other, or r alone."""
         rounds, shrink = np.array(_MOVES).T * [[point.rounds], [1 - point.decay]]
         rounds = np.clip(rounds.round(), 1, self.most_rounds)
@@ -112,15 +112,15 @@ class Space:
         for kind, (decay, ratio) in enumerate(kinds):
             chosen = np.flatnonzero(kind_of.ravel() == kind)
             rounds = points[chosen, 0].astype(np.intp)
-            mechanism = self.mechanism(Point(1, float(decay), 0.0, float(ratio)))
+            mechanism = self.mechanism(SearchPoint(1, float(decay), 0.0, float(ratio)))
             spent = cumulative(mechanism, int(rounds.max()))
             assert isinstance(spent, Curve), "asked before the search"
             log10[chosen] = spent.log10[rounds - 1]
         return log10
 
 
-def _rounded(row: Array) -> Point:
+def _rounded(row: Array) -> SearchPoint:
     """Figures that a person can copy; the scale is fitted to them afterwards."""
     rounds, shrink, damping, ratio = int(row[0]), 1 - row[1], row[2], float(row[3])
     decay = 1.0 if rounds == 1 else round(1 - float(f"{shrink:.3g}"), 10)  # in one round the decay does nothing
-    return Point(rounds, decay, float(f"{damping:.3g}"), ratio)
+    return SearchPoint(rounds, decay, float(f"{damping:.3g}"), ratio)

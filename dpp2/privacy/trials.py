@@ -14,7 +14,7 @@ import numpy as np
 
 from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.experiment import Experiment
-from dpp2.privacy.figures import Unsupported
+from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import Response, linearise
 from dpp2.simulation import Simulation, run
 
@@ -46,7 +46,7 @@ def arrived(attempt: Simulation) -> bool:
 
 def too_steep(solved: Simulation, smoothness: float) -> Unsupported | None:
     """An M that the data exceed guarantees nothing. Where no M_i is known, the declared bound has to be believed."""
-    steepest = max(float(block.program.objective.smoothness.max()) for block in solved.network.blocks)
+    steepest = max(float(block.program.objective.smoothness.max()) for block in solved.driver.blocks)
     if steepest > smoothness * (1 + 1e-9):
         return Unsupported(f"smoothness is {smoothness:g}, and the gradient of one agent needs {steepest:.6g}")
     return None
@@ -54,14 +54,14 @@ def too_steep(solved: Simulation, smoothness: float) -> Unsupported | None:
 
 def response_of(solved: Simulation) -> Response:
     """The experiment linearised where its noise-free run ended."""
-    experiment, network, section = solved.experiment, solved.network, solved.experiment.algorithm
+    experiment, network, section = solved.experiment, solved.driver, solved.experiment.algorithm
     assert isinstance(section, Dpp2Section)
     x = np.concatenate(network.x)
-    start = solved.setting.starts(network.dimension)
+    start = solved.prepared.starts(network.dimension)
     drawn = experiment.run.start == "normal"  # then the expectation is over x⁰ as well
     return linearise(
         (section.alpha, section.beta, section.rho),
-        solved.setting.P.toarray(),
+        solved.prepared.P.toarray(),
         network.gradient,
         x.mean(axis=0),
         np.zeros_like(start) if drawn else start,
@@ -71,8 +71,8 @@ def response_of(solved: Simulation) -> Response:
 
 def common_gap(solved: Simulation) -> float:
     """Ŵ of agents that all stay at 0: (1/N)‖Σ_i ∇f_i(0)‖². It takes no message, and so no privacy."""
-    x = np.concatenate(solved.network.x)
-    total = solved.network.gradient(np.zeros_like(x)).sum(axis=0)
+    x = np.concatenate(solved.driver.x)
+    total = solved.driver.gradient(np.zeros_like(x)).sum(axis=0)
     return float(total @ total) / len(x)
 
 

@@ -1,9 +1,9 @@
 """The problems. A new kind is a new file and one more entry in `PROBLEMS`."""
 
 from dpp2.problems.base import Objective, ProblemSection
-from dpp2.schema import Kinds
+from dpp2.schema import Registry
 
-PROBLEMS: Kinds[ProblemSection] = Kinds(
+PROBLEMS: Registry[ProblemSection] = Registry(
     "dpp2.problems",
     {
         "logistic": "logistic:LogisticSection",

@@ -14,13 +14,14 @@ from dpp2 import BadInput, Experiment
 from dpp2.errors import UnknownName
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.cli.bench import bench
-from orchestrator.output import console, errors, json_text, print_json, progress_bar
-from orchestrator.rundir import RunDirectory, write_text
+from orchestrator.output import console, errors, print_json, progress_bar
+from store.files import json_text, write_text
+from store.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from adversary.attacks import Attack
     from adversary.audit import AuditReport
-    from adversary.matrix import Matrix
+    from studies.matrix import Matrix
 
 Attacks = Annotated[
     list[str] | None, typer.Option("--attack", metavar="NAME", help="Run this attack only (repeatable; default: all).")
@@ -87,7 +88,7 @@ def _shown_agent(report: AuditReport, wanted: int) -> int:
 
 def _print(report: AuditReport, path: Path) -> None:
     from adversary.findings import QUANTITIES
-    from adversary.report import words
+    from adversary.report import sentences
 
     if report.findings:
         table = Table("attack", *(f"error of {symbol}" for symbol in QUANTITIES.values()), title=_title(report))
@@ -97,7 +98,7 @@ def _print(report: AuditReport, path: Path) -> None:
         console.print(table)
     for left_out in report.skipped:
         console.print(f"{left_out.name} was not run: {left_out.reason}")
-    for sentence in words.summary(report):
+    for sentence in sentences.summary(report):
         console.print(f"• {sentence}")
     for verdict in report.verdicts:
         word = {True: "held", False: "DID NOT HOLD", None: "not judged"}[verdict.held]
@@ -126,8 +127,8 @@ def matrix(
 
         dpp2 matrix --set network.agents=20 --set network.topology=ring --set run.rounds=300 --out runs/matrix
     """
-    from adversary.matrix import compare
-    from adversary.report.heatmap import document, png, render
+    from studies.heatmap import document, png, render
+    from studies.matrix import compare
 
     experiment, chosen = Experiment.load(file, overrides or []), _chosen(attack)
     if out.exists() and not out.is_dir():
@@ -143,7 +144,7 @@ def matrix(
 
 
 def _print_matrix(compared: Matrix, out: Path) -> None:
-    from adversary.report.heatmap import SHOWN, headed
+    from studies.heatmap import SHOWN, headed
 
     for key in SHOWN:
         table = Table("attacker", *compared.protections, title=headed(key), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -164,14 +165,14 @@ def bench_audit(json: Json = False) -> None:
 
         dpp2 bench audit --json
     """
-    from orchestrator.bench.audit import bench as measure
+    from studies.bench.audit import bench as measure
 
     figures = measure(lambda what: errors.print(f"measuring {what} …") if errors.is_terminal else None)
     print_json(figures) if json else console.print(_bench_table(figures))
 
 
 def _bench_table(figures: dict[str, Any]) -> Table:
-    from orchestrator.bench.audit import GOALS
+    from studies.bench.audit import GOALS
 
     table = Table("what", "measured", "goal", title="dpp2 bench audit")
     for key, (what, goal) in GOALS.items():

@@ -23,7 +23,7 @@ def core(json: Json = False) -> None:
 
         dpp2 bench core --json
     """
-    from orchestrator.bench.core import bench as measure
+    from studies.bench.core import bench as measure
 
     figures = measure(lambda what: errors.print(f"measuring {what} …") if errors.is_terminal else None)
     print_json(figures) if json else console.print(_table(figures))
@@ -45,7 +45,7 @@ def network(
         dpp2 bench network --json
         dpp2 bench network --disropt ~/disropt/bin/python
     """
-    from orchestrator.bench.network import bench as measure
+    from studies.bench.network import bench as measure
 
     figures = measure(lambda what: errors.print(f"measuring {what} …") if errors.is_terminal else None, disropt)
     print_json(figures) if json else console.print(_network_table(figures))

@@ -53,7 +53,7 @@ def certs(
         nodes = [(agent,) for agent in range(agents or 0)]
     else:
         loaded = Cluster.load(cluster)
-        nodes = [loaded.hosted_by(node) for node in loaded.nodes()]  # type: ignore[misc]
+        nodes = [loaded.agents_of_node(node) for node in loaded.nodes()]  # type: ignore[misc]
     made = make(out, nodes, days)
     if json:
         print_json({"authority": str(out / "ca.pem"), "made": [str(path) for path in made]})
@@ -100,8 +100,9 @@ def orchestrate(
     """
     from node.cluster import Cluster
     from node.tls import ORCHESTRATOR, Identity
-    from orchestrator.conduct import conduct, run_id_of
     from orchestrator.drive import DriveFailed
+    from orchestrator.orchestrate import orchestrate as drive_nodes
+    from orchestrator.orchestrate import run_id_of
     from orchestrator.runner import RunFailed
 
     if (tls is None) != plaintext:
@@ -113,7 +114,7 @@ def orchestrate(
     nodes, run_id = Cluster.load(cluster), run_id_of(resolved, state)
     try:
         with progress_bar("rounds") as show:
-            done = conduct(
+            done = drive_nodes(
                 resolved,
                 nodes,
                 run_id,

@@ -15,7 +15,7 @@ from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import console, print_json, progress_bar
 
 if TYPE_CHECKING:
-    from orchestrator.compare import Method
+    from studies.compare import Method
 
 Executor = Annotated[
     str | None,
@@ -54,8 +54,8 @@ def compare(
 
         dpp2 compare one.toml two.toml --seeds 5 --out runs/compared
     """
-    from orchestrator import compare as comparing
-    from orchestrator.compare import page, tables
+    from studies import compare as comparing
+    from studies.compare import page, tables
 
     _check(epsilon, seeds, rounds, out)
     problem, methods = _contenders(files or [], overrides or [], algorithms)
@@ -96,7 +96,7 @@ def _check(epsilon: float, seeds: int, rounds: int, out: Path) -> None:
 
 def _contenders(files: list[Path], overrides: list[str], algorithms: str | None) -> tuple[Experiment, list[Method]]:
     """The common problem, and who is compared on it."""
-    from orchestrator.compare import named, of_files
+    from studies.compare import named, of_files
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else None
     if len(files) > 1:

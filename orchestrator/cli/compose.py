@@ -11,7 +11,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.errors import UnknownName
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import errors, print_json
-from orchestrator.rundir import write_text
+from store.files import write_text
 
 _MOST = 1000  # containers that one machine could conceivably run
 

@@ -10,12 +10,12 @@ import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.privacy import Mechanism, Unsupported
+from dpp2.privacy import Dpp2Releases, Unsupported
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides
 from orchestrator.cli.privacy import privacy
-from orchestrator.cli.questions import print_notes
+from orchestrator.cli.privacy_query import print_notes
 from orchestrator.output import console, print_json, progress_bar
 
 _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the budget
@@ -70,12 +70,14 @@ def plan(
 def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
     simulation = Simulation(experiment, record=False)
-    if simulation.account.outside:
+    if simulation.account.unsupported_reason:
         raise BadInput(
-            "algorithm.name", experiment.algorithm.name, f"one with an account ({simulation.account.outside.reason})"
+            "algorithm.name",
+            experiment.algorithm.name,
+            f"one with an account ({simulation.account.unsupported_reason.reason})",
         )
     worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
-    if not isinstance(worst, Mechanism):
+    if not isinstance(worst, Dpp2Releases):
         raise BadInput("algorithm.name", experiment.algorithm.name, "dpp2: the planner models no other")
     return worst.adjacency, worst.smoothness
 

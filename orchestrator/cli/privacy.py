@@ -13,19 +13,18 @@ from rich.table import Table
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import (
     Calibration,
+    Dpp2Releases,
     Epsilon,
-    Mechanism,
     Unsupported,
     corollary_1_decay,
     epsilon,
     theorem_3,
 )
 from dpp2.privacy.account import Account
-from node.ledgers import LedgerFile
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.cli.questions import (
-    Question,
+from orchestrator.cli.privacy_query import (
+    PrivacyQuery,
     account_document,
     approximate_document,
     calibration_document,
@@ -35,7 +34,8 @@ from orchestrator.cli.questions import (
 )
 from orchestrator.output import console, print_json
 from orchestrator.publish import publish as publish_run
-from orchestrator.rundir import epsilon_document
+from store.ledgers import LedgerFile
+from store.rundir import epsilon_document
 
 privacy = typer.Typer(help="Account for ε: what a run costs, which noise keeps a budget.", no_args_is_help=True)
 app.add_typer(privacy, name="privacy")
@@ -82,7 +82,7 @@ def epsilon_command(
 
         dpp2 privacy epsilon --rounds 100 --decay 1 --u-e 50 --u-w 50 --delta 1e-5
     """
-    question = Question.of(
+    question = PrivacyQuery.of(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def epsilon_command(
         print_json({**document, "notes": list(question.notes)})
         return
     console.print(f"ε({question.rounds} rounds) = {spoken(epsilon(mechanism, question.rounds, published=published))}")
-    if isinstance(mechanism, Mechanism):
+    if isinstance(mechanism, Dpp2Releases):
         claimed = spoken(theorem_3(mechanism, question.rounds))
         console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
     if delta is not None:
@@ -133,7 +133,7 @@ def calibrate_command(
     """
     if solve not in ("decay", "scale", "rounds"):
         raise BadInput("--solve", solve, "decay, scale or rounds")
-    question = Question.of(
+    question = PrivacyQuery.of(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
@@ -185,7 +185,7 @@ def check(
             "notes": list(account.notes),
         })  # fmt: skip
         return
-    eigenvalues = simulation.setting.spectrum
+    eigenvalues = simulation.prepared.spectrum
     console.print(f"admissible: λ(P) from {eigenvalues.connectivity:.4g} to {eigenvalues.largest:.4g}, G ≻ 0")
     table = Table("condition (paper, sufficient)", "left", "right", "")
     for c in conditions:

@@ -18,8 +18,8 @@ from orchestrator.output import console, print_json, progress_bar
 
 if TYPE_CHECKING:
     from adversary.findings import Finding
-    from orchestrator.reproduce.claims import Claim
-    from orchestrator.reproduce.overview import Leak
+    from studies.reproduce.claims import Claim
+    from studies.reproduce.overview import Leak
 
 _ATTACKED: dict[str, dict[str, object]] = {
     "dpp2": {},
@@ -81,7 +81,7 @@ def reproduce(
 
 
 def _curves(asked: Asked) -> None:
-    from orchestrator.reproduce import curves
+    from studies.reproduce import curves
 
     wanted = curves.FIGURES[asked.what]
     with progress_bar(asked.what) as show:
@@ -104,7 +104,7 @@ def _curves(asked: Asked) -> None:
 
 
 def _fig3(asked: Asked) -> None:
-    from orchestrator.reproduce import fig3
+    from studies.reproduce import fig3
 
     with progress_bar("fig3") as show:
         made = fig3.reproduce(
@@ -130,7 +130,7 @@ def _fig3(asked: Asked) -> None:
 
 
 def _table1(asked: Asked) -> None:
-    from orchestrator.reproduce import table1
+    from studies.reproduce import table1
 
     with progress_bar("table1") as show:
         made = table1.reproduce(
@@ -153,7 +153,7 @@ def _table1(asked: Asked) -> None:
 
 
 def _comparison(asked: Asked) -> None:
-    from orchestrator.reproduce import overview
+    from studies.reproduce import overview
 
     with progress_bar("comparison") as show:
         path = overview.write(
@@ -169,7 +169,7 @@ def _comparison(asked: Asked) -> None:
 
 def _leaks(rounds: int) -> list[Leak]:
     """Every method attacked with everything that applies. Here, since only the command line knows the adversary."""
-    from orchestrator.reproduce.overview import Leak
+    from studies.reproduce.overview import Leak
 
     found = []
     for label, overrides in _ATTACKED.items():

@@ -13,8 +13,8 @@ from dpp2 import BadInput, Experiment, Result
 from orchestrator import runner
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import console, errors, print_json, progress_bar
-from orchestrator.rundir import privacy_document
 from orchestrator.runner import ClusterShape, Finished, Progress
+from store.rundir import privacy_document
 
 
 @app.command()

@@ -66,7 +66,7 @@ async def tapped(
     try:
         async with live(experiment, folder / "nodes", groups, **options) as nodes:
             host = {agent: node for node, group in nodes.groups.items() for agent in group}
-            edges = nodes.simulation.setting.graph.edges.tolist()
+            edges = nodes.simulation.prepared.graph.edges.tolist()
             addresses = Cluster.load(nodes.folder / "cluster.toml").addresses
             links = await tap.start(addresses, [(i, j) for i, j in edges if host[i] != host[j]])
             (nodes.folder / "cluster.toml").write_text(Cluster(addresses, links).to_toml())

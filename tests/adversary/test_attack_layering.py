@@ -75,7 +75,7 @@ def test_only_the_scorer_names_the_truths_file() -> None:
         "from adversary.scoring import Truth",
         "from adversary import scoring",
         "def f():\n    from dpp2 import Experiment",
-        "from dpp2.setting import Secrets",
+        "from dpp2.prepared import Secrets",
         "from dpp2.problems.logistic import Logistic",
         "import dpp2",
         "import pathlib",

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary import contest as contests
+from adversary import game_result as contests
 from adversary.attacks import ATTACKS
 from adversary.audit import Attacker, AuditReport, audit
-from adversary.contest import Contest, Prediction
+from adversary.game_result import GameResult, Prediction
 from adversary.observation import Observation
 from adversary.report import document, render
 from adversary.verdicts import Verdict
@@ -218,7 +218,7 @@ def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
 def test_the_game_is_part_of_an_audit(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contests, "_MOST_TRIALS", 5_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, Contest)
+    assert isinstance(report.contest, GameResult)
     assert isinstance(report.contest.prediction, Prediction)
     assert report.contest.prediction.agrees
     assert report.contest.prediction.keeps
@@ -238,7 +238,7 @@ def test_without_dp_accounting_the_report_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
     monkeypatch.setattr(contests, "_MOST_TRIALS", 2_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, Contest)
+    assert isinstance(report.contest, GameResult)
     assert isinstance(report.contest.prediction, Unsupported)
     assert "pip install 'dpp2[dp]'" in document(report)["game"]["reason"]
     assert report.contest.bound.value > 0

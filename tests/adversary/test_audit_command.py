@@ -12,9 +12,9 @@ import pytest
 import orchestrator.cli.audit  # registers the commands
 from dpp2 import Experiment
 from dpp2 import run as dpp2_run
-from orchestrator.bench import audit as bench_audit
-from orchestrator.bench import core
 from orchestrator.cli import main
+from studies.bench import audit as bench_audit
+from studies.bench import core
 
 SETS = (
     "network.topology=ring",

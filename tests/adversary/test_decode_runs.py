@@ -22,7 +22,7 @@ from adversary.tap.decode import decode
 from adversary.tap.frames import ranges, read_frame
 from adversary.tap.public import Public
 from adversary.tap.reassembly import Run
-from adversary.tap.record import Kind, Recorder
+from adversary.tap.record import Kind, WireRecorder
 from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
 from dpp2.errors import BadInput
@@ -39,8 +39,8 @@ async def test_a_relayed_run_is_overheard_to_the_byte(groups: list[list[int]], t
     assert found.summary["gaps"] == []
     assert found.summary["notes"] == []
     assert found.observation is not None
-    place = public(nodes).place
-    edges = {(a, b) for i, j in nodes.simulation.setting.graph.edges.tolist() for a, b in ((i, j), (j, i))}
+    place = public(nodes).node_of_agent
+    edges = {(a, b) for i, j in nodes.simulation.prepared.graph.edges.tolist() for a, b in ((i, j), (j, i))}
     inside = {(i, j) for i, j in edges if place[i] == place[j]}
     assert {(i, j) for i, j in found.observation.unobserved.tolist()} == inside
     assert {(i, j) for i, j in found.observation.channels.tolist()} == edges - inside
@@ -84,7 +84,7 @@ async def test_under_tls_it_says_ciphertext_and_what_still_leaks(tmp_path: Path)
     assert found.ciphertext is not None
     assert found.ciphertext["sees"].startswith("ciphertext")
     assert {entry["between"] for entry in found.ciphertext["directions"]} == {
-        f"nodes {i} and {j}" for i, j in nodes.simulation.setting.graph.edges.tolist()
+        f"nodes {i} and {j}" for i, j in nodes.simulation.prepared.graph.edges.tolist()
     }
     assert all(entry["bytes"] > 0 and entry["last"] > entry["first"] for entry in found.ciphertext["directions"])
     assert found.ciphertext["rounds_estimate"] == pytest.approx(rounds, rel=0.25)
@@ -122,7 +122,7 @@ def relayed_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Live, Path]:
 
 def rewritten(folder: Path, content: bytes, change: Any) -> Path:
     """The same record with each segment of bytes changed, or left out where `change` gives None."""
-    recorder = Recorder(folder)
+    recorder = WireRecorder(folder)
     for number, segment in enumerate(record.segments(content)):
         data = change(number, segment)
         if data is not None:
@@ -133,7 +133,7 @@ def rewritten(folder: Path, content: bytes, change: Any) -> Path:
 
 def inject(folder: Path, *frames: bytes) -> Path:
     """A record of a connection on link 0-1 that says these frames, one after the other."""
-    recorder = Recorder(folder)
+    recorder = WireRecorder(folder)
     recorder.opened(1, "0-1", "a:1", "b:2")
     for frame in frames:
         data = b"\0" + len(frame).to_bytes(4, "big") + frame
@@ -168,7 +168,7 @@ def test_one_link_out_of_four_gives_its_two_agents(relayed_run: tuple[Live, Path
 
 def test_bytes_in_other_pieces_give_the_same(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
     nodes, path = relayed_run
-    recorder, rng = Recorder(tmp_path), random.Random(1)
+    recorder, rng = WireRecorder(tmp_path), random.Random(1)
     for segment in record.segments(path.read_bytes()):
         rest = segment.data
         while segment.kind in (Kind.FORWARD, Kind.BACK) and len(rest) > 1:
@@ -302,7 +302,7 @@ def test_garbage_in_a_record_is_never_a_crash(
 
 def test_captures_of_something_else_are_one_sentence(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
     nodes, _ = relayed_run
-    recorder = Recorder(tmp_path)
+    recorder = WireRecorder(tmp_path)
     recorder.opened(1, "0-1", "a:1", "b:2")
     recorder.append(1, Kind.FORWARD, b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n")
     recorder.close()

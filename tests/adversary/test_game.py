@@ -16,14 +16,14 @@ from adversary.game import Game, Judge, Pair, play, predicted
 from dpp2 import BadInput
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
-from dpp2.privacy import Mechanism, Unsupported, epsilon, profile
+from dpp2.privacy import Dpp2Releases, Unsupported, epsilon, profile
 
 SURE = 1 - 1e-6
 
 
 def game(rounds: int, spent: float, dimension: int = 1, damping: float = 0.0, smoothness: float = 5.03) -> Game:
     """A game whose accountant says ε = `spent`."""
-    unit = Mechanism(dimension, alpha=0.1, smoothness=smoothness, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    unit = Dpp2Releases(dimension, alpha=0.1, smoothness=smoothness, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
     total = epsilon(unit, rounds)
     assert not isinstance(total, Unsupported)
     assert total.value is not None
@@ -52,7 +52,7 @@ def real_run(program: Dpp2, columns: slice, b: Array, rounds: int) -> list[tuple
 @pytest.mark.parametrize("damping", [0.0, 0.7])
 def test_trials_played_together_are_real_runs_of_single_trials(damping: float) -> None:
     played, key, coins = game(6, 2.0, dimension=3, damping=damping), bytes(32), np.array([True, False, True])
-    network = games._network(played, coins, key)
+    network = games._driver(played, coins, key)
     together = []
     for k in range(played.rounds):
         sent: dict[str, Array] = {}
@@ -60,7 +60,7 @@ def test_trials_played_together_are_real_runs_of_single_trials(damping: float) -
         together.append((sent["y"], sent["z"]))
     for trial, coin in enumerate(coins):
         columns = slice(3 * trial, 3 * trial + 3)
-        (block,) = games._network(played, coins, key).blocks
+        (block,) = games._driver(played, coins, key).blocks
         assert isinstance(block.program, Dpp2)
         alone = real_run(block.program, columns, np.full(3, coin * 0.1 / math.sqrt(3)), played.rounds)
         for (y, z), (y1, z1) in zip(together, alone, strict=True):
@@ -71,7 +71,7 @@ def test_trials_played_together_are_real_runs_of_single_trials(damping: float) -
 @pytest.mark.parametrize("damping", [0.0, 1.5])
 def test_log_ratio_is_that_of_the_noise_really_drawn_and_the_shift_that_the_accountant_bounds(damping: float) -> None:
     played, coins = game(8, 3.0, dimension=2, damping=damping), np.array([True, False])
-    network, m = games._network(played, coins, bytes(32)), played.mechanism
+    network, m = games._driver(played, coins, bytes(32)), played.mechanism
     judge, expected, shift_x = Judge(played, 2), np.zeros(4), 0.0
     sign = np.repeat([1.0, -1.0], 2)  # with b = 1 the other world's noises are shifted one way, with b = 0 the other
     for k in range(played.rounds):
@@ -158,7 +158,7 @@ def test_pieces_do_not_decide_how_many_trials_there_are(monkeypatch: pytest.Monk
 
 
 def test_long_and_noiseless_runs_are_cut_or_refused() -> None:
-    m = Mechanism(10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    m = Dpp2Releases(10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
     cut = games.longest(Game(m, 500))
     assert isinstance(cut, Game)
     assert 10 < cut.rounds < 30

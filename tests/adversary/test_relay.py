@@ -22,7 +22,7 @@ from tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, t
 from adversary.tap import record
 from adversary.tap.captures import read
 from adversary.tap.local import RelayTap, relayed
-from adversary.tap.record import Kind, Recorder
+from adversary.tap.record import Kind, WireRecorder
 from adversary.tap.relay import Relay, parse_link
 from dpp2.errors import BadInput
 
@@ -131,7 +131,7 @@ async def test_a_full_disk_ends_the_record_and_not_the_traffic(tmp_path: Path, m
 def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
     pieces: list[tuple[Kind, bytes]], cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    recorder = Recorder(tmp_path_factory.mktemp("record"))
+    recorder = WireRecorder(tmp_path_factory.mktemp("record"))
     recorder.opened(1, "0-1", "a:1", "b:2")
     for kind, data in pieces:
         recorder.append(1, kind, data)
@@ -147,7 +147,7 @@ def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
 
 
 def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
+    recorder = WireRecorder(tmp_path)
     recorder.opened(1, "0-1", "a:1", "b:2")
     recorder.append(1, Kind.FORWARD, b"good")
     recorder.append(1, Kind.FORWARD, b"spoilt")
@@ -163,7 +163,7 @@ def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
 def test_each_process_has_its_own_file(tmp_path: Path) -> None:
     paths = []
     for _ in range(3):
-        recorder = Recorder(tmp_path)
+        recorder = WireRecorder(tmp_path)
         recorder.close()
         paths.append(recorder.path.name)
     assert paths == ["relay-0001.tap", "relay-0002.tap", "relay-0003.tap"]

@@ -11,13 +11,13 @@ import pytest
 
 from adversary.attacks import ATTACKS
 from adversary.audit import Attacker, AuditReport, audit
-from adversary.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
 from adversary.report import render
-from adversary.report.heatmap import document, png
-from adversary.report.heatmap import render as render_matrix
 from adversary.verdicts import best
 from dpp2 import BadInput, Experiment
 from orchestrator import plots, runner
+from studies.heatmap import document, png
+from studies.heatmap import render as render_matrix
+from studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
 
 SMALL = {
     "network.topology": "ring",

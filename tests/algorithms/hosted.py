@@ -8,9 +8,9 @@ import numpy as np
 from core.programs import ETA_KEY, NOISE_KEY
 
 from dpp2.algorithms import ALGORITHMS
-from dpp2.algorithms.base import AlgorithmSection, NoiseSection, Program, Setup
+from dpp2.algorithms.base import AgentContext, AlgorithmSection, NoiseSection, Program
 from dpp2.arrays import Array
-from dpp2.embedded import Block, Network, blocks_of
+from dpp2.embedded import Block, EmbeddedDriver, blocks_of
 from dpp2.keys import RunKeys
 from dpp2.problems.base import Objective, ProblemSection
 from dpp2.schema import parse_kind, parse_section
@@ -43,7 +43,7 @@ def sections(name: str, algorithm: Tables, noise: Tables) -> tuple[AlgorithmSect
 def program(name: str, objective: Objective, owned: Any, agents: int, algorithm: Tables, noise: Tables) -> Program:
     section, noises = sections(name, algorithm, noise)
     keys = RunKeys((NOISE_KEY,) * len(owned), ETA_KEY)
-    return section.program(Setup(owned, agents, objective, keys), noises)
+    return section.program(AgentContext(owned, agents, objective, keys), noises)
 
 
 def host(
@@ -55,7 +55,7 @@ def host(
     algorithm: Tables | None = None,
     noise: Tables | None = None,
     block: int = 4096,
-) -> Network:
+) -> EmbeddedDriver:
     """All agents in blocks, at x0, ready for round 0; without noise unless it is given."""
     agents, dimension = x0.shape
     blocks = []
@@ -64,10 +64,10 @@ def host(
         own = program(name, objective, owned, agents, algorithm or {}, SILENT.get(name, {}) if noise is None else noise)
         rows = slice(owned.start, owned.stop)
         blocks.append(Block(rows, own, P[rows], own.start(x0[rows])))
-    return Network(blocks, agents, dimension)
+    return EmbeddedDriver(blocks, agents, dimension)
 
 
-def trace(network: Network, rounds: int, first: int = 0) -> dict[str, Array]:
+def trace(network: EmbeddedDriver, rounds: int, first: int = 0) -> dict[str, Array]:
     """x has rows 0 … K; every phase, noise and grad rows 0 … K−1."""
     kept: dict[str, list[Array]] = {"x": [np.concatenate(network.x)]}
     for k in range(first, first + rounds):

@@ -10,7 +10,7 @@ import pytest
 from algorithms.hosted import NAMES, Tables
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
-from dpp2.algorithms.base import Setup
+from dpp2.algorithms.base import AgentContext
 from dpp2.arrays import Array
 from dpp2.weights import edge_weights
 from node.mixing import Mixer
@@ -38,7 +38,7 @@ def finished(simulation: Simulation) -> Simulation:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(name: str) -> None:
     runs = [finished(Simulation(small(name, run__seed=seed))) for seed in (1, 1, 2)]
-    states = [run.network.state() for run in runs]
+    states = [run.driver.state() for run in runs]
     for key, rows in states[0].items():
         np.testing.assert_array_equal(states[1][key], rows)
     assert not np.array_equal(states[2]["x"], states[0]["x"])
@@ -46,15 +46,15 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(name: str)
 
 def apart(simulation: Simulation) -> dict[str, Array]:
     """The run of agents that each host themselves alone and answer each other as nodes do; what they sent, and x."""
-    experiment, graph = simulation.experiment, simulation.setting.graph
+    experiment, graph = simulation.experiment, simulation.prepared.graph
     weights = edge_weights(graph, experiment.network.weights)
     others = [[j for j in range(graph.agents) if j != i] for i in range(graph.agents)]
     mixers = [Mixer(graph, weights, [i], [i, *others[i]]) for i in range(graph.agents)]
     programs, states = [], []
-    for i, x0 in enumerate(simulation.setting.starts(simulation.network.dimension)):
+    for i, x0 in enumerate(simulation.prepared.starts(simulation.driver.dimension)):
         objective = experiment.problem.objective([i], graph.agents)
-        setup = Setup([i], graph.agents, objective, simulation.setting.run_keys([i]))
-        programs.append(experiment.algorithm.program(setup, experiment.noise))
+        context = AgentContext([i], graph.agents, objective, simulation.prepared.run_keys([i]))
+        programs.append(experiment.algorithm.program(context, experiment.noise))
         states.append(programs[-1].start(x0[None]))
     sent: dict[str, list[Array]] = {phase: [] for phase in experiment.algorithm.phases}
     for k in range(ROUNDS):
@@ -88,13 +88,13 @@ def test_a_run_goes_on_from_its_state_as_if_it_had_never_stopped(name: str) -> N
     whole, stopped = finished(Simulation(small(name))), Simulation(small(name))
     stopped.advance(5)
     resumed = Simulation(small(name), block=3)
-    state = stopped.network.state()
+    state = stopped.driver.state()
     assert all(len(rows) == 7 and rows.dtype == np.float64 for rows in state.values())
-    resumed.network.restore(state)
+    resumed.driver.restore(state)
     for k in range(5, ROUNDS):
-        resumed.network.round(k, lambda phase, rows: None)
-    for key, rows in whole.network.state().items():
-        np.testing.assert_allclose(resumed.network.state()[key], rows, rtol=1e-12, atol=1e-12)
+        resumed.driver.round(k, lambda phase, rows: None)
+    for key, rows in whole.driver.state().items():
+        np.testing.assert_allclose(resumed.driver.state()[key], rows, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "dpp2"])
@@ -103,7 +103,7 @@ def test_a_quiet_copy_goes_on_without_noise_and_leaves_the_run_alone(name: str) 
     loud = small(name, **{f"noise__{key}": 1.0 for key in small(name).noise.scales})
     simulation = Simulation(loud)
     simulation.advance(4)
-    networks = simulation.network.quiet(), simulation.network
+    networks = simulation.driver.quiet(), simulation.driver
     private = [network.round(4, lambda phase, rows: None)[0] for network in networks]
     for key in loud.algorithm.noises:
         assert not np.asarray(private[0].noise[key]).any()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpp2.algorithms.base import Setup
+from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.arrays import Array
-from dpp2.embedded import Block, Network, blocks_of
+from dpp2.embedded import Block, EmbeddedDriver, blocks_of
 from dpp2.keys import RunKeys
 from dpp2.problems import PROBLEMS, ProblemSection
 from dpp2.schema import parse_kind
@@ -65,17 +65,17 @@ def host(
     noise: dict[str, Any] | None = None,
     block: int = 4096,
     **algorithm: Any,
-) -> Network:
+) -> EmbeddedDriver:
     """All agents in blocks, at x0, ready for round 0."""
     agents, dimension = x0.shape
     blocks = []
     for owned in blocks_of(agents, block):
         keys = RunKeys((NOISE_KEY,) * len(owned), ETA_KEY)
-        setup = Setup(owned, agents, section.objective(owned, agents), keys)
-        program = Dpp2Section(**algorithm).program(setup, Dpp2Noise(**(SILENT if noise is None else noise)))
+        context = AgentContext(owned, agents, section.objective(owned, agents), keys)
+        program = Dpp2Section(**algorithm).program(context, Dpp2Noise(**(SILENT if noise is None else noise)))
         rows = slice(owned.start, owned.stop)
         blocks.append(Block(rows, program, P[rows], program.start(x0[rows])))
-    return Network(blocks, agents, dimension)
+    return EmbeddedDriver(blocks, agents, dimension)
 
 
 def trace(P: Matrix, section: ProblemSection, x0: Array, rounds: int, **settings: Any) -> Trace:

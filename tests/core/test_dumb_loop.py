@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 from dpp2 import Experiment, Result, Simulation
 from dpp2.keys import RunKeys
+from dpp2.prepared import Secrets
 from dpp2.problems import ProblemSection
-from dpp2.setting import Secrets
 from dpp2.weights import weight_matrix
 
 AGENT_SECRET, ETA_SECRET, RUN_ID = b"a" * 32, b"b" * 32, "run-1"
@@ -127,10 +127,10 @@ BLOCK = st.sampled_from([1, 2, 3, 5, 4096])
 
 def check_against_the_dumb_loop(experiment: Experiment, block: int) -> None:
     simulation = Simulation(experiment, secrets=Secrets(AGENT_SECRET, ETA_SECRET, RUN_ID), block=block)
-    assert max(len(part.state.x) for part in simulation.network.blocks) <= block
-    x0 = np.concatenate(simulation.network.x)
+    assert max(len(part.state.x) for part in simulation.driver.blocks) <= block
+    x0 = np.concatenate(simulation.driver.x)
     simulation.advance(simulation.remaining)
-    assert_same_run(simulation.result(), dumb_run(simulation.experiment, x0, simulation.network.dimension))
+    assert_same_run(simulation.result(), dumb_run(simulation.experiment, x0, simulation.driver.dimension))
 
 
 @settings(max_examples=25, deadline=None)
@@ -182,7 +182,7 @@ def test_a_restored_state_goes_on_as_if_it_had_never_stopped() -> None:
     whole.advance(20)
     stopped.advance(8)
     resumed = Simulation(experiment, block=4)
-    resumed.network.restore(stopped.network.state())
+    resumed.driver.restore(stopped.driver.state())
     resumed.recorder.restore(0, stopped.recorder.slice(0, 8))
     resumed.k = 8
     resumed.advance(20)

@@ -341,7 +341,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 
 def start_of(**overrides: Any) -> np.ndarray:
-    return np.concatenate(Simulation(load(run__rounds=1, **overrides)).network.x)
+    return np.concatenate(Simulation(load(run__rounds=1, **overrides)).driver.x)
 
 
 def test_normal_start_is_standard_normal_from_the_seed() -> None:

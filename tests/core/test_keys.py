@@ -24,7 +24,7 @@ from dpp2.keys import (
     standard_laplace,
     uniform,
 )
-from dpp2.setting import Secrets, Setting
+from dpp2.prepared import PreparedRun, Secrets
 
 KEY = bytes(range(32))
 LABELS = st.lists(st.binary(max_size=6), max_size=4)
@@ -299,7 +299,7 @@ def test_unseeded_runs_differ_every_time() -> None:
 
 def test_unseeded_run_repeats_under_its_kept_secrets() -> None:
     """What a resume does: the same secrets, the same noise and the same start."""
-    secrets = Setting.of(Experiment.load(overrides=[*SMALL, "run.seed=os"])).secrets
+    secrets = PreparedRun.of(Experiment.load(overrides=[*SMALL, "run.seed=os"])).secrets
     one, other = (truth("run.seed=os", secrets=secrets) for _ in range(2))
     for name in ("x", "w", "e", "eta"):
         np.testing.assert_array_equal(one[name], other[name])

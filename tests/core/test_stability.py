@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.programs import matrix, normal, problem
 from dpp2 import Experiment, Result, Simulation, run
-from dpp2.stability import Divergence, Mode, Watch, explain, fastest_mode
+from dpp2.stability import Divergence, DivergenceDetector, Mode, explain, fastest_mode
 
 QUADRATIC: dict[str, Any] = {
     "network.topology": "ring",
@@ -192,11 +192,11 @@ def test_explanation_of_a_mode(mode: Mode, damping: float, cause: str) -> None:
 
 def test_watch_without_an_analysis_still_stops_on_overflow() -> None:
     """An algorithm that offers no linearisation: the run ends when floats do, and says no more than that."""
-    watch = Watch(lambda x, k: None, lambda k, rounds: np.ones(rounds))
+    detector = DivergenceDetector(lambda x, k: None, lambda k, rounds: np.ones(rounds))
     x = [np.ones((2, 1))]
-    watch.look(np.array([1.0]), 0, x)
-    watch.look(np.array([1.0, 50.0]), 1, x)
-    assert watch.divergence is None
-    watch.look(np.array([1.0, 50.0, np.inf]), 2, x)
-    assert watch.divergence is not None
-    assert watch.divergence.cause == "unexplained"
+    detector.check(np.array([1.0]), 0, x)
+    detector.check(np.array([1.0, 50.0]), 1, x)
+    assert detector.divergence is None
+    detector.check(np.array([1.0, 50.0, np.inf]), 2, x)
+    assert detector.divergence is not None
+    assert detector.divergence.cause == "unexplained"

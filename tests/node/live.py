@@ -20,7 +20,7 @@ from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
 from orchestrator.local import for_nodes
-from orchestrator.merge import absorb
+from orchestrator.merge import load_node_records
 
 SECONDS = 20  # the longest wait for anything
 EVERY = 5
@@ -52,7 +52,7 @@ class Live:
         self.groups = {min(group): tuple(group) for group in groups}
         self.nodes: dict[int, Node] = {}
         self.ports: dict[int, int] = {}
-        self.run_id, self.digest = simulation.setting.secrets.run_id, simulation.experiment.digest
+        self.run_id, self.digest = simulation.prepared.secrets.run_id, simulation.experiment.digest
 
     @property
     def homes(self) -> list[Path]:
@@ -63,7 +63,7 @@ class Live:
         if self.tls:
             certs.make(self.tls, list(self.groups.values()), days=1)
         (self.folder / "experiment.toml").write_text(for_nodes(self.simulation, self.folder).to_toml())
-        secrets = self.simulation.setting.secrets
+        secrets = self.simulation.prepared.secrets
         if self.simulation.experiment.run.seed == "os":
             write_key(self.folder / "eta.key", secrets.eta)
             for node, group in self.groups.items():
@@ -131,8 +131,8 @@ class Live:
 
     def merged(self) -> Simulation:
         """A fresh simulation, filled with what the nodes wrote down."""
-        simulation = Simulation(self.simulation.experiment, secrets=self.simulation.setting.secrets)
-        absorb(simulation, [run_folder(home, self.run_id) for home in self.homes])
+        simulation = Simulation(self.simulation.experiment, secrets=self.simulation.prepared.secrets)
+        load_node_records(simulation, [run_folder(home, self.run_id) for home in self.homes])
         return simulation
 
 

@@ -11,7 +11,7 @@ from live import assert_same_run, live, networked, one_each, small
 
 from dpp2 import Simulation
 from node.server import run_folder
-from orchestrator.merge import absorb
+from orchestrator.merge import load_node_records
 
 TOPOLOGIES = (
     "geometric",
@@ -179,9 +179,9 @@ async def test_a_home_serves_one_run_after_the_other(tmp_path: Path) -> None:
 async def test_folders_of_another_run_are_not_merged(tmp_path: Path) -> None:
     nodes = await networked(small(), tmp_path, one_each(4))
     with pytest.raises(ValueError, match="records of run"):
-        absorb(Simulation(small(run__seed=2)), [run_folder(home, nodes.run_id) for home in nodes.homes])
+        load_node_records(Simulation(small(run__seed=2)), [run_folder(home, nodes.run_id) for home in nodes.homes])
     with pytest.raises(ValueError, match="folders of all 4 agents, each once, but agent 0 is missing"):
-        absorb(Simulation(small()), [run_folder(home, nodes.run_id) for home in nodes.homes[1:]])
+        load_node_records(Simulation(small()), [run_folder(home, nodes.run_id) for home in nodes.homes[1:]])
 
 
 async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> None:

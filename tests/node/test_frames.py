@@ -13,8 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from node.codec import decode, encode, finite, message_limit, numbers
 from node.errors import STATUS, PeerFault
+from node.fingerprints import fingerprinting
 from node.inbox import Inbox, Lane
-from node.seals import sealing
 from node.v1 import wire_pb2
 
 D = 3
@@ -98,7 +98,7 @@ def test_whatever_bytes_come_are_a_fault(content: bytes) -> None:
 # --- inbox ----------------------------------------------------------------------------------------------------
 
 
-SEAL = sealing(bytes(range(32)))
+FINGERPRINT = fingerprinting(bytes(range(32)))
 
 
 class Stage:
@@ -106,7 +106,7 @@ class Stage:
 
     def __init__(self, senders: dict[int, tuple[int, ...]] | None = None, d: int = D) -> None:
         self.d = d
-        self.box = Inbox("run", PHASES, senders or {7: (7,), 2: (2,), 5: (5,)}, d, 4, SEAL)
+        self.box = Inbox("run", PHASES, senders or {7: (7,), 2: (2,), 5: (5,)}, d, 4, FINGERPRINT)
         self.lanes = {node: self.box.lane(node) for node in self.box.senders}
 
     def row(self, sender: int, value: float = 1.0) -> Any:
@@ -128,7 +128,7 @@ class Stage:
     def state(self) -> Any:
         """Everything an inbox holds, to compare."""
         box = self.box
-        return copy.deepcopy((box.round, box.durable, [(n, p.rows, p.seals) for n, p in box._taken.items()]))
+        return copy.deepcopy((box.round, box.durable, [(n, p.rows, p.fingerprints) for n, p in box._taken.items()]))
 
 
 LONG = 100  # numbers, which are remembered by their tag
@@ -150,9 +150,9 @@ def test_any_order_and_any_copies(d: int, order: list[tuple[int, int, str]], dat
     for k in range(3):
         for phase in PHASES:
             assert box.complete(k, phase)
-            rows, seals = box.pop(k, phase)
+            rows, fingerprints = box.pop(k, phase)
             assert rows == [stage.row(sender).tobytes() for sender in (2, 5, 7)]
-            assert seals == [SEAL(row) for row in rows]
+            assert fingerprints == [FINGERPRINT(row) for row in rows]
         box.advance(k + 1)
     assert not any(phase.rows for phase in box._taken.values())
 
@@ -249,7 +249,7 @@ def test_what_is_expected_does_not_pile_up() -> None:
                 stage.take(sender, k, phase)
             stage.box.pop(k, phase)
         stage.box.advance(k + 1)
-    assert len(stage.box._openings) <= 2
+    assert len(stage.box._headers) <= 2
 
 
 def test_enough_in_hand_means_that_nothing_is_missing() -> None:
@@ -270,7 +270,7 @@ def test_enough_in_hand_means_that_nothing_is_missing() -> None:
 
 
 def test_nobody_to_wait_for() -> None:
-    box = Inbox("run", PHASES, {}, D, 1, SEAL)
+    box = Inbox("run", PHASES, {}, D, 1, FINGERPRINT)
     assert box.complete(0, "y")
     assert box.missing(0, "y") == set()
     assert box.pop(0, "y") == ([], [])

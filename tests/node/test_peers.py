@@ -85,7 +85,7 @@ def held(nodes: Live) -> Any:
     run = nodes.nodes[VICTIM].run
     assert run is not None
     box = run.inbox
-    taken = {n: (dict(phase.seals), dict(phase.rows)) for n, phase in box._taken.items()}
+    taken = {n: (dict(phase.fingerprints), dict(phase.rows)) for n, phase in box._taken.items()}
     return run.k, run.state.x.tobytes(), box.round, box.durable, taken
 
 

@@ -301,7 +301,7 @@ def cluster(tmp_path: Path, text: str) -> Cluster:
 def test_a_cluster_survives_its_file(tmp_path: Path) -> None:
     whole = Cluster({0: "a:1", 1: "b:2", 2: "a:1", 3: "[::1]:7"}, {(0, 3): "relay:9"})
     assert cluster(tmp_path, whole.to_toml()) == whole
-    assert whole.place() == {0: 0, 1: 1, 2: 0, 3: 3}
+    assert whole.node_of_agent() == {0: 0, 1: 1, 2: 0, 3: 3}
     assert whole.nodes() == {0: "a:1", 1: "b:2", 3: "[::1]:7"}
 
 

@@ -18,8 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from node.ledgers import LedgerFile
 from node.tls import ORCHESTRATOR, PROBE, Identity, node_names
+from store.ledgers import LedgerFile
 
 Call = Callable[..., Any]
 SECONDS = 60  # the longest wait for anything

@@ -17,7 +17,7 @@ from dpp2 import Experiment, Simulation
 from node.cluster import Cluster
 from node.server import Node, NodeConfig, run_folder
 from orchestrator.drive import Drive
-from orchestrator.rundir import read_metrics
+from store.rundir import read_metrics
 
 Call = Callable[..., Any]
 GROUPS = ((0,), (1, 2))

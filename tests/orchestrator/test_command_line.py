@@ -20,7 +20,8 @@ from dpp2 import Experiment, __version__
 from dpp2.problems import PROBLEMS
 from dpp2.topology import TOPOLOGIES
 from orchestrator.cli import app
-from orchestrator.rundir import read_metrics, read_npz
+from store.files import read_npz
+from store.rundir import read_metrics
 
 Call = Callable[..., Any]
 

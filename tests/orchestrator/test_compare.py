@@ -14,9 +14,9 @@ from conftest import Call
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Unsupported
-from orchestrator.compare import Comparison, Grid, Point, compare, named, of_files, page, tables
-from orchestrator.compare.fair import Bounds, Fitted, fitted
-from orchestrator.compare.methods import DAMPED, FURTHER
+from studies.compare import Comparison, Grid, GridPoint, compare, named, of_files, page, tables
+from studies.compare.fair import Bounds, Fitted, fitted
+from studies.compare.methods import DAMPED, FURTHER
 
 PROBLEM = Experiment.load(
     overrides={"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}
@@ -91,19 +91,19 @@ def test_tuning_takes_the_runs_that_it_states() -> None:
 
 def test_tuning_and_measuring_share_no_noise(made: Comparison) -> None:
     """The point that won on the tuning seeds is measured on others: its figures differ from those it won by."""
-    from orchestrator.compare.running import Job, final_gap
+    from studies.compare.running import Trial, final_gap
 
     entry = made.entries[0]
     bounds = Bounds.of(PROBLEM)
-    tuned = final_gap(Job(entry.method.at(entry.point), 10.0, bounds, 0x74756E65))
-    measured = final_gap(Job(entry.method.at(entry.point), 10.0, bounds, 1))
+    tuned = final_gap(Trial(entry.method.at(entry.point), 10.0, bounds, 0x74756E65))
+    measured = final_gap(Trial(entry.method.at(entry.point), 10.0, bounds, 1))
     assert measured == pytest.approx(entry.curves[0].final, rel=1e-12)
     assert tuned not in entry.finals
 
 
 def test_half_the_budget_takes_twice_the_noise() -> None:
     method, bounds = named(["diadsp"], PROBLEM)[0], Bounds.of(PROBLEM)
-    once, twice = (fitted(method.at(Point(10, 0.9, 1.0)), budget, bounds) for budget in (10.0, 5.0))
+    once, twice = (fitted(method.at(GridPoint(10, 0.9, 1.0)), budget, bounds) for budget in (10.0, 5.0))
     assert isinstance(once, Fitted)
     assert isinstance(twice, Fitted)
     for name in ("u_x", "u_y"):
@@ -116,7 +116,7 @@ def test_gaussian_noise_is_refused_with_the_accountants_reason() -> None:
 
 
 def test_a_smaller_step_of_dpp2_keeps_beta_below_alpha() -> None:
-    section = named(["dpp2"], PROBLEM)[0].at(Point(10, 0.9, 0.03)).algorithm.table()
+    section = named(["dpp2"], PROBLEM)[0].at(GridPoint(10, 0.9, 0.03)).algorithm.table()
     assert (section["alpha"], section["beta"]) == pytest.approx((0.003, 0.0015))
 
 
@@ -124,7 +124,7 @@ def test_the_further_setting_is_the_one_that_is_named() -> None:
     for name, (key, factors) in FURTHER.items():
         section, _, field = key.partition(".")
         plain, varied = (
-            named([name], PROBLEM)[0].at(Point(5, 0.9, 1.0, factor)) for factor in (1.0, factors[0] or 0.5)
+            named([name], PROBLEM)[0].at(GridPoint(5, 0.9, 1.0, factor)) for factor in (1.0, factors[0] or 0.5)
         )
         before, after = (getattr(getattr(one, section), field) for one in (plain, varied))
         assert after == pytest.approx(before * (factors[0] or 0.5)), name

@@ -77,5 +77,5 @@ def test_a_swarm_service_is_given_its_own_agents_secrets_only(stack: Any) -> Non
 
 def test_the_example_of_three_machines_can_be_read() -> None:
     cluster = Cluster.load(DEPLOY / "three-machines" / "cluster.toml")
-    assert [cluster.hosted_by(node) for node in cluster.nodes()] == [(0, 1), (2, 3), (4, 5)]
+    assert [cluster.agents_of_node(node) for node in cluster.nodes()] == [(0, 1), (2, 3), (4, 5)]
     assert Experiment.load(DEPLOY / "three-machines" / "experiment.toml").resolve().network.agents == 6

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.ledgers import LedgerFile, Total
+from store.ledgers import LedgerFile, Total
 
 Bytes = Callable[[Path], dict[str, bytes]]
 Call = Callable[..., Any]

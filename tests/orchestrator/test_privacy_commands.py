@@ -15,8 +15,8 @@ from answers import number
 
 from dpp2 import Experiment, Simulation
 from dpp2.privacy import (
+    Dpp2Releases,
     Epsilon,
-    Mechanism,
     PrivacyProfile,
     epsilon,
     per_round,
@@ -27,7 +27,7 @@ from dpp2.privacy import (
 
 Call = Callable[..., Any]
 PAPER_FILE = Path(__file__).parents[2] / "experiments/paper.toml"
-PAPER = Mechanism(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
 OPTIONS = {
     "dimension": 3,
     "alpha": 0.2,
@@ -37,7 +37,7 @@ OPTIONS = {
     "u_w": 2.0,
     "decay": 0.97,
 }
-CHOSEN = Mechanism(**OPTIONS)  # type: ignore[arg-type]
+CHOSEN = Dpp2Releases(**OPTIONS)  # type: ignore[arg-type]
 
 
 def typed(options: dict[str, float], **more: object) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from answers import number, strict
 
 from dpp2 import Experiment, Simulation
-from orchestrator.rundir import read_npz
+from store.files import read_npz
 
 Call = Callable[..., Any]
 Ask = Callable[..., dict[str, Any]]

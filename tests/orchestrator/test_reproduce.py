@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import Call
 
-from orchestrator.reproduce.curves import FIGURES, Reproduction, reproduce, write
+from studies.reproduce.curves import FIGURES, Reproduction, reproduce, write
 
 FIG1 = FIGURES["fig1"]
 
@@ -38,7 +38,7 @@ def test_processes_do_not_change_the_numbers() -> None:
 
 def test_an_order_that_is_broken_is_seen() -> None:
     """Larger values that arrive earlier: the claim does not hold."""
-    from orchestrator.reproduce.curves import _orders
+    from studies.reproduce.curves import _orders
 
     falling = np.geomspace(1, 1e-20, 101)
     gaps = np.array([[np.repeat(falling, 2)[:101]], [falling]])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
-from orchestrator.reproduce import fig3
-from orchestrator.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Job, final_values, judged
+from studies.reproduce import fig3
+from studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, final_values, judged
 
 SMALL = {"network.agents": 6, "network.topology": "ring", "run.telemetry": "none"}
 
@@ -31,11 +31,11 @@ def made_up(mean: dict[str, float], log10_epsilon: float = 1.0) -> Fig3:
 
 def test_the_metrics_are_what_their_formulas_say() -> None:
     overrides = {**SMALL, "algorithm.name": "diadsp", "run.rounds": 20}
-    mean, stacked, gap, _ = final_values(Job(overrides))
+    mean, stacked, gap, _ = final_values(Fig3Job(overrides))
     simulation = Simulation(Experiment.load(overrides=overrides), record=False)
     simulation.advance(20)
-    x = np.concatenate(simulation.network.x)
-    g = simulation.network.gradient(x)
+    x = np.concatenate(simulation.driver.x)
+    g = simulation.driver.gradient(x)
     assert mean == pytest.approx(np.linalg.norm(g.mean(axis=0)) ** 2)
     assert stacked == pytest.approx(np.linalg.norm(g / len(x)) ** 2)
     assert gap == pytest.approx(float(simulation.result().metrics.gap[-1]), rel=1e-12)

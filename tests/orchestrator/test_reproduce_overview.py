@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dpp2 import Experiment
-from orchestrator.compare import Grid, compare, named
-from orchestrator.reproduce import curves, fig3, overview, table1
-from orchestrator.reproduce.overview import Leak, Overview
+from studies.compare import Grid, compare, named
+from studies.reproduce import curves, fig3, overview, table1
+from studies.reproduce.overview import Leak, Overview
 
 SMALL = {"network.agents": 5, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 10}
 

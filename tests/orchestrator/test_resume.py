@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.setting import Secrets
-from orchestrator import rundir, runner
-from orchestrator.rundir import read_npz
+from dpp2.prepared import Secrets
+from orchestrator import runner
 from orchestrator.runner import Interrupted
+from store import files
+from store.files import read_npz
 
 Call = Callable[..., Any]
 Arm = Callable[[int | None], None]
@@ -66,7 +67,7 @@ def resume(path: Path, *overrides: str, progress: runner.Progress = silent) -> N
 @pytest.fixture
 def killed_at_write(monkeypatch: pytest.MonkeyPatch) -> Arm:
     """Let the process die at its n-th write from here on (None: never): each file is there whole or not at all."""
-    write = rundir._write
+    write = files.write_whole
     writes: Iterator[int] = count()
     deadly: int | None = None
 
@@ -79,7 +80,7 @@ def killed_at_write(monkeypatch: pytest.MonkeyPatch) -> Arm:
         nonlocal deadly, writes
         deadly, writes = number, count()
 
-    monkeypatch.setattr(rundir, "_write", counted)
+    monkeypatch.setattr(files, "write_whole", counted)
     return arm
 
 

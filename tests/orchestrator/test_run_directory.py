@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, run
-from dpp2.setting import Setting
-from orchestrator.rundir import RunDirectory, free_name, read_metrics, read_npz, write_metrics, write_npz
+from dpp2.prepared import PreparedRun
+from store.files import read_npz, write_npz
+from store.rundir import RunDirectory, free_name, read_metrics, write_metrics
 
 K, N, D = 8, 5, 3
 Call = Callable[..., Any]
@@ -105,7 +106,7 @@ def test_experiment_reads_back(made: Path) -> None:
 
 
 def test_recorded_network_is_the_one_that_ran(made: Path) -> None:
-    P = Setting.of(Experiment.load(made / "experiment.toml")).P.toarray()
+    P = PreparedRun.of(Experiment.load(made / "experiment.toml")).P.toarray()
     np.testing.assert_array_equal(read_npz(made / "observation.npz").P, P)
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2 import BadInput, Experiment, Simulation, run
-from dpp2.privacy import Epsilon, Mechanism, Unsupported, cumulative, epsilon, theorem_3
+from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, cumulative, epsilon, theorem_3
 from dpp2.privacy.account import Account
 from dpp2.problems.logistic import Logistic
 
-USUAL = Mechanism(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+USUAL = Dpp2Releases(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
 TABLES = {
     "network.topology": "ring",
     "network.agents": 3,
@@ -35,7 +35,7 @@ def account_of(**changes: Any) -> Account:
     return Simulation(experiment(**changes), record=False).account
 
 
-def account(*mechanisms: Mechanism) -> Account:
+def account(*mechanisms: Dpp2Releases) -> Account:
     return Account(mechanisms, None, None, ())
 
 
@@ -48,7 +48,7 @@ def value(spent: Epsilon | Unsupported) -> float:
 # Few values each, so that agents often differ in one respect alone.
 some = st.sampled_from
 mechanisms = st.builds(
-    Mechanism,
+    Dpp2Releases,
     dimension=st.just(2),
     alpha=st.just(0.1),
     smoothness=some([0.0, 1.0, 5.0, 10.0, 30.0]),
@@ -63,7 +63,7 @@ class TestWorstAgent:
     @settings(deadline=None)
     @given(st.lists(mechanisms, min_size=1, max_size=8), st.integers(0, 40), st.booleans())
     def test_no_agent_is_worse_off_than_the_account_says(
-        self, agents: list[Mechanism], rounds: int, published: bool
+        self, agents: list[Dpp2Releases], rounds: int, published: bool
     ) -> None:
         spent = [epsilon(agent, rounds, published=published) for agent in agents]
         worst = max(one.log10 for one in spent if isinstance(one, Epsilon))
@@ -75,7 +75,7 @@ class TestWorstAgent:
 
     @settings(deadline=None)
     @given(st.lists(mechanisms, min_size=1, max_size=8), st.integers(1, 40))
-    def test_the_curve_is_that_of_the_worst_agent_of_each_round(self, agents: list[Mechanism], rounds: int) -> None:
+    def test_the_curve_is_that_of_the_worst_agent_of_each_round(self, agents: list[Dpp2Releases], rounds: int) -> None:
         curves = [cumulative(agent, rounds) for agent in agents]
         found = account(*agents).curve(rounds)
         assert not isinstance(found, Unsupported)
@@ -143,7 +143,7 @@ class TestOfAnExperiment:
 
     def test_each_agent_has_the_smoothness_of_its_own_data(self) -> None:
         simulation = Simulation(experiment(), record=False)
-        expected = np.concatenate([block.program.objective.smoothness for block in simulation.network.blocks])
+        expected = np.concatenate([block.program.objective.smoothness for block in simulation.driver.blocks])
         assert [m.smoothness for m in simulation.account.mechanisms] == expected.tolist()
         assert len(set(expected.tolist())) == 3
 
@@ -205,7 +205,7 @@ class TestBudget:
         mechanism = simulation.account.mechanisms[1]
         second = second.charge("earlier", mechanism, earlier - 1)
         simulation.allow([first, second, third])
-        assert simulation.allowance == second.rounds_within(1.0, mechanism, simulation.setting.secrets.run_id, 6)
+        assert simulation.allowance == second.rounds_within(1.0, mechanism, simulation.prepared.secrets.run_id, 6)
         assert (simulation.allowance.rounds, simulation.remaining) == (left, left)
         assert ("earlier runs on the same data have spent" in str(simulation.allowance.reason)) == (left < 6)
 
@@ -235,7 +235,7 @@ class TestRecords:
 
     def objective(self, **changes: Any) -> Logistic:
         simulation = Simulation(experiment(**self.CHANGES | changes), record=False)
-        found = simulation.network.blocks[0].program.objective
+        found = simulation.driver.blocks[0].program.objective
         assert isinstance(found, Logistic)
         return found
 

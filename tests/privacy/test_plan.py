@@ -14,7 +14,7 @@ from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.privacy import Epsilon, Mechanism, Unsupported, epsilon
+from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
 from dpp2.privacy.plan import LOOKED, Effort, Plan, Plans, frontier, plan
 from dpp2.privacy.response import Candidates, Response, linearise
 from dpp2.privacy.trials import final_gaps, response_of, solve
@@ -48,7 +48,7 @@ def planned(experiment: Experiment, budget: float, smoothness: float, effort: Ef
 
 
 def spent(found: Plan, smoothness: float, dimension: int) -> float:
-    mechanism = Mechanism(dimension, ALPHA, smoothness, 0.1, found.u_e, found.u_w, found.decay)
+    mechanism = Dpp2Releases(dimension, ALPHA, smoothness, 0.1, found.u_e, found.u_w, found.decay)
     figure = epsilon(mechanism, found.rounds)
     assert isinstance(figure, Epsilon)
     assert figure.value is not None

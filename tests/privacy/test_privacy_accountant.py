@@ -17,8 +17,8 @@ from dpp2.errors import BadInput
 from dpp2.privacy import (
     MOST_ROUNDS,
     Curve,
+    Dpp2Releases,
     Epsilon,
-    Mechanism,
     Unsupported,
     add_up,
     cumulative,
@@ -28,10 +28,10 @@ from dpp2.privacy import (
     publish_term,
 )
 
-USUAL = Mechanism(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.1, u_e=1.0, u_w=0.7, decay=0.95)
+USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.1, u_e=1.0, u_w=0.7, decay=0.95)
 
 
-def changed(mechanism: Mechanism, field: str, value: Any) -> Mechanism:
+def changed(mechanism: Dpp2Releases, field: str, value: Any) -> Dpp2Releases:
     return replace(mechanism, **{field: value})
 
 
@@ -41,7 +41,7 @@ def between(low: float, high: float) -> st.SearchStrategy[float]:
 
 
 mechanisms = st.builds(
-    Mechanism,
+    Dpp2Releases,
     dimension=st.integers(1, 50),
     alpha=between(1e-3, 2),
     smoothness=st.one_of(st.just(0.0), between(1e-3, 20)),
@@ -53,13 +53,13 @@ mechanisms = st.builds(
 )
 
 
-def spent(mechanism: Mechanism, rounds: int, published: bool = False) -> Epsilon:
+def spent(mechanism: Dpp2Releases, rounds: int, published: bool = False) -> Epsilon:
     answer = epsilon(mechanism, rounds, published=published)
     assert isinstance(answer, Epsilon)
     return answer
 
 
-def in_sixty_digits(m: Mechanism, rounds: int, published: bool = False) -> mpmath.mpf:
+def in_sixty_digits(m: Dpp2Releases, rounds: int, published: bool = False) -> mpmath.mpf:
     """accountant.py, by the recursion as it is written there."""
     with mpmath.workdps(60):
         delta, alpha, M, r = (mpmath.mpf(v) for v in (m.adjacency, m.alpha, m.smoothness, m.decay))
@@ -98,20 +98,20 @@ def test_agrees_with_sixty_digits_over_ten_thousand_rounds(smoothness: float, de
 
 @settings(deadline=None)
 @given(mechanisms, st.integers(1, 40), st.booleans())
-def test_agrees_with_sixty_digits_anywhere(m: Mechanism, rounds: int, published: bool) -> None:
+def test_agrees_with_sixty_digits_anywhere(m: Dpp2Releases, rounds: int, published: bool) -> None:
     assert spent(m, rounds, published).value == pytest.approx(float(in_sixty_digits(m, rounds, published)), rel=1e-12)
 
 
 @settings(deadline=None)
 @given(mechanisms, st.integers(1, 60), st.sampled_from(["u_e", "u_w", "decay"]), st.floats(1.0, 3.0))
-def test_more_noise_never_costs_more(m: Mechanism, rounds: int, which: str, factor: float) -> None:
+def test_more_noise_never_costs_more(m: Dpp2Releases, rounds: int, which: str, factor: float) -> None:
     more = changed(m, which, min(1.0, m.decay * factor) if which == "decay" else getattr(m, which) * factor)
     assert spent(more, rounds).log10 <= spent(m, rounds).log10 + 1e-12
 
 
 @settings(deadline=None)
 @given(mechanisms, st.integers(0, 60), st.floats(1.0, 3.0))
-def test_more_rounds_and_wider_adjacency_never_cost_less(m: Mechanism, rounds: int, factor: float) -> None:
+def test_more_rounds_and_wider_adjacency_never_cost_less(m: Dpp2Releases, rounds: int, factor: float) -> None:
     assert spent(m, rounds).log10 < spent(m, rounds + 1).log10
     assert spent(m, rounds).log10 <= spent(m, rounds, published=True).log10 <= spent(m, rounds + 1).log10 + 1e-12
     wider = replace(m, adjacency=m.adjacency * factor)
@@ -120,7 +120,7 @@ def test_more_rounds_and_wider_adjacency_never_cost_less(m: Mechanism, rounds: i
 
 @settings(deadline=None)
 @given(mechanisms, st.integers(1, 200))
-def test_the_curve_ends_at_the_total_and_its_steps_are_the_rounds(m: Mechanism, rounds: int) -> None:
+def test_the_curve_ends_at_the_total_and_its_steps_are_the_rounds(m: Dpp2Releases, rounds: int) -> None:
     curve, steps = cumulative(m, rounds), per_round(m, rounds)
     assert isinstance(curve, Curve)
     assert isinstance(steps, Curve)
@@ -227,7 +227,7 @@ def test_impossible_rounds_are_bad_input(rounds: int) -> None:
 
 @settings(deadline=None)
 @given(mechanisms, between(1e-3, 1e6), st.integers(1, 300), st.booleans())
-def test_largest_rounds_is_the_last_count_that_fits(m: Mechanism, budget: float, most: int, published: bool) -> None:
+def test_largest_rounds_is_the_last_count_that_fits(m: Dpp2Releases, budget: float, most: int, published: bool) -> None:
     found = largest_rounds(m, budget, most, published=published)
     assert isinstance(found, int)
     assert found == 0 or spent(m, found, published).fits(budget)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dpp2.arrays import Array
-from dpp2.privacy import Epsilon, Mechanism, epsilon
+from dpp2.privacy import Dpp2Releases, Epsilon, epsilon
 
 N, ROUNDS, BETA, RHO = 4, 12, 0.04, 2.0
 RING = np.eye(N) - (np.eye(N) + np.roll(np.eye(N), 1, axis=1) + np.roll(np.eye(N), -1, axis=1)) / 3  # P
-MECHANISM = Mechanism(dimension=3, alpha=0.1, smoothness=5.0, adjacency=0.2, u_e=1.0, u_w=0.8, decay=0.9)
+MECHANISM = Dpp2Releases(dimension=3, alpha=0.1, smoothness=5.0, adjacency=0.2, u_e=1.0, u_w=0.8, decay=0.9)
 WORST = np.ones(3) / np.sqrt(3)  # ‖v‖₁ = √d‖v‖₂
 
 Gradient = Callable[[Array], Array]
@@ -37,7 +37,7 @@ def linear(curvature: float, shift: Array) -> Gradient:
     return lambda x: curvature * x + shift
 
 
-def simulate(m: Mechanism, gradient: Gradient, x0: Array, w: Array, e: Array, eta: Array, damping: float) -> Run:
+def simulate(m: Dpp2Releases, gradient: Gradient, x0: Array, w: Array, e: Array, eta: Array, damping: float) -> Run:
     """stability.py, all agents at once. The other agents have plain convex quadratics."""
     t = 1 + damping
     x, d, q = x0.copy(), np.zeros_like(x0), np.zeros_like(x0)
@@ -54,7 +54,7 @@ def simulate(m: Mechanism, gradient: Gradient, x0: Array, w: Array, e: Array, et
     return Run(np.array(ys), np.array(zs), w, e, eta, x)
 
 
-def implied_noise(m: Mechanism, run: Run, gradient: Gradient, x: Array, damping: float) -> tuple[Array, Array]:
+def implied_noise(m: Dpp2Releases, run: Run, gradient: Gradient, x: Array, damping: float) -> tuple[Array, Array]:
     """The (w, e) of agent 0 that explain the messages if its objective has this gradient and it started at x."""
     t = 1 + damping
     d = q = np.zeros_like(run.y[0])
@@ -70,7 +70,7 @@ def implied_noise(m: Mechanism, run: Run, gradient: Gradient, x: Array, damping:
     return np.array(ws), np.array(es)
 
 
-def privacy_loss(m: Mechanism, run: Run, other: Gradient, start: Array, damping: float) -> float:
+def privacy_loss(m: Dpp2Releases, run: Run, other: Gradient, start: Array, damping: float) -> float:
     """ln p(messages | the objective that ran) − ln p(messages | the other one)."""
     w, e = implied_noise(m, run, other, start, damping)
     scale = m.decay ** np.arange(len(w))[:, None]
@@ -79,7 +79,7 @@ def privacy_loss(m: Mechanism, run: Run, other: Gradient, start: Array, damping:
     return float(more_w.sum() + more_e.sum())
 
 
-def draws(seed: int, m: Mechanism, agent_0_silent: bool = False) -> tuple[Array, Array, Array, Array]:
+def draws(seed: int, m: Dpp2Releases, agent_0_silent: bool = False) -> tuple[Array, Array, Array, Array]:
     rng = np.random.default_rng(seed)
     scale = m.decay ** np.arange(ROUNDS)[:, None, None]
     shape = (ROUNDS, N, m.dimension)
@@ -90,7 +90,7 @@ def draws(seed: int, m: Mechanism, agent_0_silent: bool = False) -> tuple[Array,
 
 
 def loss_of(
-    m: Mechanism,
+    m: Dpp2Releases,
     curvature: float,
     shift: Array,
     seed: int,
@@ -105,7 +105,7 @@ def loss_of(
     return privacy_loss(m, run, linear(curvature, shift), start, damping)
 
 
-def accounted(m: Mechanism) -> float:
+def accounted(m: Dpp2Releases) -> float:
     answer = epsilon(m, ROUNDS)
     assert isinstance(answer, Epsilon)
     assert answer.value is not None
@@ -154,7 +154,7 @@ def test_random_runs_of_random_adjacent_pairs_never_lose_more_than_accounted(dam
 
 
 def test_damping_changes_the_messages_but_not_the_privacy_loss() -> None:
-    """O and η determine s, d and q under any τ, so the noise has to absorb the same differences."""
+    """O and η determine s, d and q under any τ, so the noise has to load_node_records the same differences."""
     shift = MECHANISM.adjacency * WORST
     losses = [loss_of(MECHANISM, -5.0, shift, seed=3, silent=True, damping=tau) for tau in (0.0, 0.5, 1.0)]
     assert losses == pytest.approx([accounted(MECHANISM)] * 3, rel=1e-9)

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2.errors import BadInput
-from dpp2.privacy import Calibration, Epsilon, Mechanism, Releases, Unsupported, calibrate, epsilon
+from dpp2.privacy import Calibration, Dpp2Releases, Epsilon, Releases, Unsupported, calibrate, epsilon
 from dpp2.privacy.baselines import StepReleases, TrackingReleases
 from dpp2.privacy.calibrate import Unknown
 
-USUAL = Mechanism(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
+USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 
 
-def changed(mechanism: Mechanism, field: str, value: Any) -> Mechanism:
+def changed(mechanism: Dpp2Releases, field: str, value: Any) -> Dpp2Releases:
     return replace(mechanism, **{field: value})
 
 
@@ -28,7 +28,7 @@ def between(low: float, high: float) -> st.SearchStrategy[float]:
 
 
 mechanisms = st.builds(
-    Mechanism,
+    Dpp2Releases,
     dimension=st.integers(1, 50),
     alpha=between(1e-3, 1),
     smoothness=between(1e-3, 20),
@@ -40,14 +40,14 @@ mechanisms = st.builds(
 
 
 def answer(
-    mechanism: Mechanism, budget: float, solve: Unknown, rounds: int | None = None, published: bool = False
+    mechanism: Dpp2Releases, budget: float, solve: Unknown, rounds: int | None = None, published: bool = False
 ) -> Calibration:
     found = calibrate(mechanism, budget, solve, rounds=rounds, published=published)
     assert isinstance(found, Calibration)
     return found
 
 
-def spent(mechanism: Mechanism, rounds: int, published: bool = False) -> Epsilon:
+def spent(mechanism: Dpp2Releases, rounds: int, published: bool = False) -> Epsilon:
     figure = epsilon(mechanism, rounds, published=published)
     assert isinstance(figure, Epsilon)
     return figure
@@ -60,7 +60,7 @@ def keeps(budget: float, figure: Epsilon) -> bool:
 @settings(deadline=None)
 @given(mechanisms, between(1e-3, 1e6), st.integers(2, 150), st.booleans())
 def test_the_decay_found_spends_the_budget_and_the_float_below_overspends(
-    m: Mechanism, budget: float, rounds: int, published: bool
+    m: Dpp2Releases, budget: float, rounds: int, published: bool
 ) -> None:
     found = answer(m, budget, "decay", rounds, published)
     assert found.epsilon == spent(found.mechanism, rounds, published)
@@ -76,7 +76,7 @@ def test_the_decay_found_spends_the_budget_and_the_float_below_overspends(
 @settings(deadline=None)
 @given(mechanisms, between(1e-3, 1e6), st.integers(1, 150), st.booleans())
 def test_the_scale_found_spends_the_budget_with_one_factor_on_both(
-    m: Mechanism, budget: float, rounds: int, published: bool
+    m: Dpp2Releases, budget: float, rounds: int, published: bool
 ) -> None:
     found = answer(m, budget, "scale", rounds, published)
     assert found.feasible
@@ -87,7 +87,7 @@ def test_the_scale_found_spends_the_budget_with_one_factor_on_both(
 
 @settings(deadline=None)
 @given(mechanisms, between(1e-2, 1e4), st.booleans())
-def test_the_rounds_found_fit_and_one_more_does_not(m: Mechanism, budget: float, published: bool) -> None:
+def test_the_rounds_found_fit_and_one_more_does_not(m: Dpp2Releases, budget: float, published: bool) -> None:
     found = calibrate(m, budget, "rounds", published=published, most_rounds=3000)
     assert isinstance(found, Calibration)
     if not found.feasible:

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2.errors import BadInput
-from dpp2.privacy import Epsilon, Ledger, Mechanism, Unsupported, calibrate, epsilon, publish_term
+from dpp2.privacy import Dpp2Releases, Epsilon, Ledger, Unsupported, calibrate, epsilon, publish_term
 from dpp2.privacy.calibrate import Calibration
 
-USUAL = Mechanism(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
+USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 OTHER = replace(USUAL, decay=0.9, u_e=2.0)
 EMPTY = Ledger(agent="3", data_digest="d1")
 
@@ -25,7 +25,7 @@ def value(figure: Epsilon | Unsupported) -> float:
     return figure.value
 
 
-def charged(ledger: Ledger, run_id: str, mechanism: Mechanism, rounds: int) -> Ledger:
+def charged(ledger: Ledger, run_id: str, mechanism: Dpp2Releases, rounds: int) -> Ledger:
     for k in range(rounds):
         ledger = ledger.charge(run_id, mechanism, k)
     return ledger
@@ -176,7 +176,7 @@ def test_rounds_below_zero_and_budgets_of_zero_are_bad_input() -> None:
 
 def test_a_run_that_starts_anew_gets_nothing_where_its_own_charge_is_over_the_budget() -> None:
     """The same seeded run again, now with a budget: what it was charged before does not count as free."""
-    mechanism = Mechanism(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    mechanism = Dpp2Releases(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
     ledger = Ledger("0", "data").charge("run", mechanism, 499)
     anew = ledger.rounds_within(20.0, mechanism, "run", 500, resumed_at=0)
     assert anew.rounds == 0
@@ -185,7 +185,7 @@ def test_a_run_that_starts_anew_gets_nothing_where_its_own_charge_is_over_the_bu
 
 
 def test_a_run_that_starts_anew_within_its_budget_is_not_held_back_by_its_own_charge() -> None:
-    mechanism = Mechanism(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    mechanism = Dpp2Releases(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
     ledger = Ledger("0", "data").charge("run", mechanism, 9)
     for wanted in (5, 10, 11):
         allowance = ledger.rounds_within(20.0, mechanism, "run", wanted, resumed_at=0)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dpp2.errors import BadInput
 from dpp2.privacy import (
     Corollary1Bounds,
+    Dpp2Releases,
     Epsilon,
-    Mechanism,
     PaperDecay,
     PaperEpsilon,
     Unsupported,
@@ -25,32 +25,32 @@ from dpp2.privacy import (
     theorem_3,
 )
 
-PAPER = Mechanism(dimension=10, alpha=0.0994, smoothness=5.03, adjacency=1.0, u_e=1.0, u_w=0.994, decay=0.9)
+PAPER = Dpp2Releases(dimension=10, alpha=0.0994, smoothness=5.03, adjacency=1.0, u_e=1.0, u_w=0.994, decay=0.9)
 
 
-def changed(mechanism: Mechanism, field: str, value: Any) -> Mechanism:
+def changed(mechanism: Dpp2Releases, field: str, value: Any) -> Dpp2Releases:
     return replace(mechanism, **{field: value})
 
 
-def exact(mechanism: Mechanism, rounds: int) -> Epsilon:
+def exact(mechanism: Dpp2Releases, rounds: int) -> Epsilon:
     answer = epsilon(mechanism, rounds)
     assert isinstance(answer, Epsilon)
     return answer
 
 
-def claimed(mechanism: Mechanism, rounds: int) -> PaperEpsilon:
+def claimed(mechanism: Dpp2Releases, rounds: int) -> PaperEpsilon:
     answer = theorem_3(mechanism, rounds)
     assert isinstance(answer, PaperEpsilon)
     return answer
 
 
-def bounds_of(mechanism: Mechanism, budget: float) -> Corollary1Bounds:
+def bounds_of(mechanism: Dpp2Releases, budget: float) -> Corollary1Bounds:
     answer = corollary_1_bounds(mechanism, budget)
     assert isinstance(answer, Corollary1Bounds)
     return answer
 
 
-def per_round_cost(mechanism: Mechanism) -> float:
+def per_round_cost(mechanism: Dpp2Releases) -> float:
     answer = c_tilde(mechanism)
     assert isinstance(answer, PaperEpsilon)
     assert answer.value is not None
@@ -119,14 +119,14 @@ def test_corollary_1_with_delta_where_it_belongs_is_equivalent_to_its_own_condit
     alpha: float, M: float, delta: float, u_e: float, u_w: float, budget: float
 ) -> None:
     assume(alpha * M < 0.999)
-    m = Mechanism(10, alpha, M, delta, u_e, u_w, 0.9)
+    m = Dpp2Releases(10, alpha, M, delta, u_e, u_w, 0.9)
     c, bounds = per_round_cost(m), bounds_of(m, budget)
     assume(abs(c / budget - 1) > 1e-9)
     assert (c < budget) == (u_e > bounds.u_e_meant and alpha < bounds.alpha_meant)
 
 
 def test_corollary_1_as_printed_admits_settings_that_break_its_own_condition() -> None:
-    m = Mechanism(dimension=1, alpha=0.1, smoothness=0.1, adjacency=1.0, u_e=1.0, u_w=1.0, decay=0.9)
+    m = Dpp2Releases(dimension=1, alpha=0.1, smoothness=0.1, adjacency=1.0, u_e=1.0, u_w=1.0, decay=0.9)
     bounds = bounds_of(m, 0.5)
     assert m.u_e > bounds.u_e_printed
     assert m.alpha < min(1 / m.smoothness, bounds.alpha_printed)

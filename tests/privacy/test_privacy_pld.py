@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad, quad
 
 from dpp2.errors import BadInput
-from dpp2.privacy import Epsilon, Mechanism, PrivacyProfile, Unsupported, epsilon, profile, release_sizes
+from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, profile, release_sizes
 from dpp2.privacy.pld import _grouped
 
-USUAL = Mechanism(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
+USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 
 
-def composed(mechanism: Mechanism, rounds: int, published: bool = False) -> PrivacyProfile:
+def composed(mechanism: Dpp2Releases, rounds: int, published: bool = False) -> PrivacyProfile:
     found = profile(mechanism, rounds, published=published)
     assert isinstance(found, PrivacyProfile)
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpp2 import Experiment, Simulation
-from dpp2.privacy import Epsilon, Mechanism, Unsupported, epsilon
+from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
 from orchestrator import runner
 
 Call = Callable[..., Any]
@@ -67,7 +67,7 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment.load(overrides=sets(**changes)[1::2])
 
 
-def mechanisms(**changes: Any) -> tuple[Mechanism, ...]:
+def mechanisms(**changes: Any) -> tuple[Dpp2Releases, ...]:
     return Simulation(experiment(**changes), record=False).account.mechanisms
 
 

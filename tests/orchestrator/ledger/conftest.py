@@ -14,8 +14,8 @@ from charges import (
 )
 
 from dpp2 import Simulation
-from node.ledgers import LedgerFile
 from orchestrator import runner
+from store.ledgers import LedgerFile
 
 
 @pytest.fixture(autouse=True)

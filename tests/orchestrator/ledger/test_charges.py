@@ -23,7 +23,7 @@ from charges import (
 
 from dpp2 import Experiment, Simulation
 from dpp2.privacy import epsilon, largest_rounds
-from orchestrator.rundir import read_metrics
+from store.rundir import read_metrics
 
 
 class TestCharged:

@@ -26,9 +26,10 @@ from charges import (
     worst,
 )
 
-from orchestrator import rundir, runner
-from orchestrator.rundir import read_metrics
+from orchestrator import runner
 from orchestrator.runner import Interrupted
+from store import files
+from store.rundir import read_metrics
 
 
 @pytest.mark.usefixtures("killable")
@@ -84,7 +85,7 @@ class TestInterrupted:
 
     def test_killed_at_every_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """At every moment: rounds that left a trace on disk are charged, and after a resume exactly they are."""
-        write = rundir._write
+        write = files.write_whole
         for deadly in range(1, 1 + 2 * 3 + 6):
             folder, left = tmp_path / str(deadly), iter(range(deadly, -1, -1))
 
@@ -94,7 +95,7 @@ class TestInterrupted:
                 write(*args)
 
             with monkeypatch.context() as patched:
-                patched.setattr(rundir, "_write", counted)
+                patched.setattr(files, "write_whole", counted)
                 with suppress(Killed):
                     self.begin(folder / "run", run__rounds=3)
             parts = [int(part.stem.split("-")[2]) for part in folder.rglob("records-*.npz")]
@@ -106,7 +107,8 @@ class TestInterrupted:
 PREPARED = """
 import os, signal, time
 from dpp2 import Simulation
-from orchestrator import plots, rundir, runner
+from orchestrator import plots, runner
+from store import rundir
 plots.convergence = plots.epsilon = lambda *args: None
 runner._CHECKPOINT_SECONDS, runner._LOOK_SECONDS = -1.0, 0.0
 {}

@@ -29,9 +29,9 @@ from charges import (
 
 from dpp2 import BadInput, Simulation
 from dpp2.privacy import epsilon
-from node.ledgers import LedgerFile
 from orchestrator import runner
 from orchestrator.runner import Interrupted
+from store.ledgers import LedgerFile
 
 
 class TestPublished:
@@ -138,7 +138,7 @@ class TestDamaged:
         def refuse(*args: object, **options: object) -> None:
             raise sqlite3.OperationalError("attempt to write a readonly database")
 
-        monkeypatch.setattr("node.ledgers.sqlite3.connect", refuse)
+        monkeypatch.setattr("store.ledgers.sqlite3.connect", refuse)
         with pytest.raises(BadInput, match=r"^ledger = '.*ledger.sqlite': expected .*readonly"):
             runner.start(experiment(), tmp_path / "run", stem="", force=False, progress=silent)
 
@@ -152,7 +152,7 @@ class TestDamaged:
             raise Killed
 
         simulation = Simulation(experiment(run__seed="os"))
-        monkeypatch.setattr("node.ledgers._entry", die)
+        monkeypatch.setattr("store.ledgers._entry", die)
         with pytest.raises(Killed):
             LedgerFile(tmp_path / "ledger.sqlite").reserve(simulation)
         assert rows(tmp_path) == before

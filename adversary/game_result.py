@@ -1,0 +1,102 @@
+"""The distinguishing game as played for one run: which agent, how many rounds and trials, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from adversary.bounds import LowerBound, TradeOff, lower_bound, trade_off
+from adversary.game import Game, longest, play_and_stop, predicted
+from dpp2.algorithms.base import AlgorithmSection
+from dpp2.algorithms.dpp2 import Dpp2Section
+from dpp2.arrays import Array
+from dpp2.errors import BadInput
+from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, profile
+from dpp2.privacy.account import Account
+
+CONFIDENCE = 1 - 1e-6
+_WORK = 40_000_000  # trials × rounds × dimensions: a few seconds
+_MOST_TRIALS, _FEWEST_TRIALS = 100_000, 1_000
+_SEED = 1
+_STOPS = 12  # numbers of rounds at which the bound is taken
+_CURVE = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 240)])
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The least false-negative rates at `false_positive`: for this pair, and by the account for any pair."""
+
+    false_positive: Array
+    pair: Array
+    account: Array
+    agrees: bool  # the measured band contains the pair's curve
+    keeps: bool  # no measured point beats what the account admits
+
+
+@dataclass(frozen=True, eq=False)
+class GameResult:
+    """What was played and what it proves."""
+
+    game: Game
+    trials: int
+    stops: tuple[int, ...]
+    bounds: tuple[LowerBound, ...]  # one per stop, each at its own confidence
+    trade_off: TradeOff
+    prediction: Prediction | Unsupported
+
+    @property
+    def bound(self) -> LowerBound:
+        """The strongest, which holds for the whole run, since more rounds only ever tell more.
+
+        It is that of the last stop: the best of several would need a confidence for choosing it.
+        """
+        return self.bounds[-1]
+
+
+def contest(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
+    """Play for the agent whose ε is largest."""
+    game = _game(account, section, rounds)
+    if isinstance(game, Unsupported):
+        return game
+    trials = min(_WORK // (game.rounds * game.mechanism.dimension), _MOST_TRIALS)
+    stops = np.unique(np.geomspace(1, game.rounds, _STOPS).round().astype(int)).tolist()
+    played = play_and_stop(game, trials, _SEED, stops)
+    curve = trade_off(played[-1], CONFIDENCE)
+    bounds = tuple(lower_bound(one, CONFIDENCE) for one in played)
+    return GameResult(game, trials, tuple(stops), bounds, curve, _prediction(game, curve))
+
+
+def _game(account: Account, section: AlgorithmSection, rounds: int) -> Game | Unsupported:
+    if account.unsupported_reason:
+        return account.unsupported_reason
+    mechanisms = [m for m in account.distinct if isinstance(m, Dpp2Releases)]
+    if not isinstance(section, Dpp2Section) or not mechanisms:
+        return Unsupported(f"the worst pair of objectives is known for dpp2 only, and {section.name} was run")
+    worst = max(mechanisms, key=lambda m: _log10(epsilon(m, rounds)))
+    game = longest(Game(worst, rounds, section.beta, section.rho, section.damping))
+    if isinstance(game, Unsupported):
+        return game
+    affordable = _WORK // (_FEWEST_TRIALS * worst.dimension)
+    if affordable < 1:
+        return Unsupported(f"{_FEWEST_TRIALS:,} trials in {worst.dimension:,} dimensions would take too long")
+    return replace(game, rounds=min(game.rounds, affordable))
+
+
+def _prediction(game: Game, curve: TradeOff) -> Prediction | Unsupported:
+    try:
+        pair, account = predicted(game), profile(game.mechanism, game.rounds)
+    except BadInput as missing:  # dp-accounting is an extra
+        return Unsupported(str(missing))
+    for one in (pair, account):
+        if isinstance(one, Unsupported):
+            return one
+    assert isinstance(pair, PrivacyProfile)
+    assert isinstance(account, PrivacyProfile)
+    rates = (pair.trade_off(_CURVE), account.trade_off(_CURVE))
+    return Prediction(_CURVE, *rates, agrees=curve.agrees(pair), keeps=curve.keeps(account))
+
+
+def _log10(spent: Epsilon | Unsupported) -> float:
+    return spent.log10 if isinstance(spent, Epsilon) else math.inf

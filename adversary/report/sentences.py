@@ -1,0 +1,138 @@
+"""The report in plain words: what happened, who listened, what came back, and what it means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from adversary.audit import AuditReport
+from adversary.findings import Finding
+from adversary.game_result import GameResult
+from adversary.verdicts import RECOVERED, amount, best, percent
+from dpp2.privacy import Unsupported
+
+_DATA = {"gradient_at_zero": "∇f_i(0)", "hessian": "the Hessians", "samples": "the samples"}
+_SYMBOLS = {"alpha": "α", "beta": "β"}
+_NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
+
+
+def headline(report: AuditReport) -> str:
+    """One line under the title."""
+    experiment = report.experiment
+    return (
+        f"{experiment.algorithm.name} on the {experiment.problem.name} problem, {experiment.network.agents} agents, "
+        f"{report.accounted.rounds} rounds; attacker: {report.attacker.words}; heard from {report.overheard.source}"
+    )
+
+
+def summary(report: AuditReport) -> list[str]:
+    """A handful of sentences for somebody who reads no further."""
+    said = [_who(report)]
+    if report.view is None:
+        said.append("Nothing to work on: the channels carried ciphertext, and no attack reads that.")
+        said.append(f"What still leaks: {'; '.join(report.overheard.leaks)}.")
+    elif report.truth is None:
+        said.append(f"{len(report.findings)} attacks were run, but {report.unscored}.")
+    else:
+        said += [_came_back(report, what) for what in _NAMES]
+        said += [_when(report), _three_rounds(report), _meaning(report), _besides(report)]
+    return [*(sentence for sentence in said if sentence), _cost(report), _proof(report)]
+
+
+def _who(report: AuditReport) -> str:
+    who = report.attacker.words
+    if report.view is None:
+        return f"The attacker: {who}."
+    observation = report.view.observation
+    rounds, agents, dimension = observation.shape
+    joined = f", from round {observation.first} on" if observation.first else ""
+    return (
+        f"The attacker, {who}, heard {rounds} rounds{joined} from {len(report.view.agents)} of {agents} agents, "
+        f"{dimension} numbers per message."
+    )
+
+
+def _came_back(report: AuditReport, what: str) -> str:
+    found = best(report.findings, what)
+    name = _NAMES[what]
+    if found is None:
+        return f"No attack that applies here gives an estimate of the {name}."
+    attack, error = found
+    if error <= RECOVERED:
+        return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack.name} attack."
+    return f"The {name} were not recovered by these attacks: the closest, {attack.name}, is off by {100 * error:.0f} %."
+
+
+def _when(report: AuditReport) -> str:
+    """From which round on x was known to one per cent."""
+    since = {one.name: one.errors["x"].since.get(0.01) for one in report.findings if "x" in one.errors}
+    reached = {name: k for name, k in since.items() if k is not None}
+    if not reached:
+        return ""
+    name = min(reached, key=lambda key: reached[key])
+    k = reached[name]
+    first = report.view.observation.first if report.view else 0
+    scales = ", ".join(f"{scale[k - first]:.2g} ({noise})" for noise, scale in report.noise.items())
+    return f"From round {k} on, the {name} attack knows x to 1 % or better; the noise then has the scale {scales}."
+
+
+def _three_rounds(report: AuditReport) -> str:
+    """The main finding, where it holds: nobody has to listen for long."""
+    found = next((one for one in report.findings if one.name == "three-round" and "x" in one.errors), None)
+    errors = found.errors["x"].rounds if found else np.empty(0)
+    if not np.nanmin(errors, initial=np.inf) <= RECOVERED:
+        return ""
+    first = report.view.observation.first if report.view else 0
+    k = int(np.nanargmin(errors))
+    start = first + min(k, len(errors) - 3)  # the last two rounds belong to the window that ends the record
+    return f"Three rounds in a row are enough: from rounds {start} to {start + 2} alone came x to {errors[k]:.0e}."
+
+
+def _meaning(report: AuditReport) -> str:
+    """What the first three verdicts come to."""
+    hidden, _, persists, _ = report.verdicts
+    if report.experiment.algorithm.name != "dpp2":  # there is no tier one
+        return "So nothing hid them once the noise had gone." if persists.held is False else ""
+    if persists.held is False:
+        return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
+    if hidden.held is False:
+        return "So tier one, the mixing through a secret η, did not keep them hidden."
+    return ""
+
+
+def _besides(report: AuditReport) -> str:
+    """What came back that nobody asked for: parameters and data."""
+    said = [besides(finding, worst=RECOVERED) for finding in report.findings]
+    return f"Besides, there came back: {'; '.join(one for one in said if one)}." if any(said) else ""
+
+
+def besides(finding: Finding, worst: float = math.inf) -> str:
+    """Parameters with their values, and what of the data came back with a relative error below `worst`."""
+    facts = [f"{_SYMBOLS.get(name, name)} = {value:.6g}" for name, value in finding.estimate.facts.items()]
+    data = [f"{_DATA.get(name, name)} to {error:.0e}" for name, error in finding.data.items() if error < worst]
+    return ", ".join([*facts, *data])
+
+
+def _cost(report: AuditReport) -> str:
+    spent, claimed = report.accounted.epsilon, report.accounted.paper_epsilon
+    if isinstance(spent, Unsupported):
+        return f"No ε can be given: {spent.reason}."
+    if spent.log10 == math.inf:
+        return f"The run guarantees no ε at all ({spent.reason})."
+    told = f"says nothing ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
+    return f"By the exact account the run costs its worst-off agent ε = {amount(spent)}; the paper's Theorem 3 {told}."
+
+
+def _proof(report: AuditReport) -> str:
+    played = report.contest
+    if played is None:
+        return "The distinguishing game was not played."
+    if isinstance(played, Unsupported):
+        return f"The distinguishing game was not played: {played.reason}."
+    assert isinstance(played, GameResult)
+    return (
+        f"In {played.trials:,} games on the first {played.game.rounds} rounds (whose account is "
+        f"ε = {played.game.epsilon:.3g}) the optimal test proved ε ≥ {played.bound.value:.3g}, "
+        f"at confidence {percent(played.bound.confidence)}."
+    )

@@ -1,0 +1,88 @@
+"""Drives nodes that others have started, on this machine or elsewhere, through one run.
+
+What is kept is one small file, so that the same command line goes on after the orchestrator itself has died: the run's
+id, which for an unseeded run is random.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpp2 import BadInput, Experiment
+from dpp2.prepared import Secrets
+from node.cluster import Cluster
+from node.tls import Identity
+from orchestrator.drive import Drive, stop
+from store.files import write_text
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run over nodes ended."""
+
+    run_id: str
+    rounds: int
+    wanted: int
+    stopped: str  # why there were fewer, if so
+    diverged: bool
+    frames: int
+    bytes: int
+    refused: int
+
+
+def run_id_of(experiment: Experiment, kept: Path) -> str:
+    """A seeded run's id follows from the experiment; an unseeded one's is drawn once and kept."""
+    if isinstance(experiment.run.seed, int):
+        return Secrets.of(experiment).run_id
+    if kept.is_file():
+        try:
+            known = json.loads(kept.read_text())
+            digest, run_id = str(known["digest"]), str(known["run_id"])
+        except (ValueError, KeyError, TypeError):
+            raise BadInput("--state", str(kept), "a file that dpp2 orchestrate has written") from None
+        if digest != experiment.digest:
+            raise BadInput("--state", str(kept), "the state of this experiment, or a new file")
+        return run_id
+    run_id = Secrets.of(experiment).run_id
+    write_text(kept, json.dumps({"run_id": run_id, "digest": experiment.digest}))
+    return run_id
+
+
+def orchestrate(
+    experiment: Experiment,
+    cluster: Cluster,
+    run_id: str,
+    identity: Identity | None,
+    *,
+    window: int,
+    keep: bool,
+    progress: Callable[[Drive], None],
+) -> RunSummary:
+    """All rounds that every node's budget admits; then the nodes are told to end, unless they are to be kept."""
+    if len(cluster.addresses) != experiment.network.agents:
+        wanted = f"{experiment.network.agents} agents, as in the experiment"
+        raise BadInput("--cluster", len(cluster.addresses), wanted)
+
+    async def work() -> Drive:
+        drive = Drive(cluster, run_id, experiment.digest, window=window, identity=identity)
+        await drive.run(progress)
+        if not keep:
+            await stop(cluster, run_id, identity)
+        return drive
+
+    drive = asyncio.run(work())
+    seen = drive.seen.values()
+    return RunSummary(
+        run_id=run_id,
+        rounds=drive.round,
+        wanted=experiment.run.rounds,
+        stopped=drive.last.reason,
+        diverged=drive.diverged,
+        frames=sum(one.frames for one in seen),
+        bytes=sum(one.bytes for one in seen),
+        refused=sum(one.refused for one in seen),
+    )

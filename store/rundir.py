@@ -1,0 +1,266 @@
+"""A run directory: what lies in it, how it is written so that nothing half-written is ever read.
+
+    experiment.toml    as resolved, with versions
+    observation.npz    y, z (K, N, d) and P: what a global eavesdropper has
+    truth.npz          x, grad, w, e (K, N, d), eta (K): never opened by an attack
+    solution.npz       x = x^K (N, d) and its mean (d): not covered by ε
+    published.npz      x^K + w^K, if `dpp2 privacy publish` was asked for it: covered
+    metrics.csv        one row for each of x^0 … x^K
+    privacy.json       what the run cost, what the paper would say, and what makes either void
+    convergence.png, epsilon.png
+    nodes/             over gRPC: every node's own folder, and the files that the nodes were started with
+    tap/               with --tap: the bytes that crossed the wire, and what was decoded from them
+    checkpoint/        the state to go on from, records not merged yet, and the secrets of an unseeded run
+Files appear under their names only when complete: written beside, then renamed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dpp2
+from dpp2 import BadInput, Experiment, Records, Result, Simulation
+from dpp2.arrays import Array
+from dpp2.errors import one_line
+from dpp2.prepared import Secrets
+from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
+from store.files import json_text, read_npz, write_npz, write_text
+
+_RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
+_OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
+_NOT_COVERED = {
+    "solution.npz": "not covered by ε: x^K as it is reveals the last noise, and with it everything",
+    "truth.npz": "not covered by ε: telemetry",
+    "metrics.csv": "not covered by ε: gaps and objective are computed from private values, and so is convergence.png",
+    "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
+}
+_CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
+_LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One run directory on disk."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, *, force: bool) -> RunDirectory:
+        """A new, empty one; a directory with files in it is refused unless forced, and then only a run is removed."""
+        if path.exists() and not path.is_dir():
+            raise BadInput("--out", str(path), "a directory, not a file")
+        if path.is_dir() and any(path.iterdir()):
+            if not force:
+                raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
+            for name in (*_OWN, *_LATER):
+                (path / name).unlink(missing_ok=True)
+            for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
+                for file in (path / "checkpoint").glob(pattern):
+                    file.unlink()
+            for folder, ours in (("nodes", "groups.json"), ("tap", "*-0001.*")):
+                if any((path / folder).glob(ours)):
+                    shutil.rmtree(path / folder)
+        try:
+            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput("--out", str(path), f"a directory that can be made ({error.strerror})") from None
+        return cls(path)
+
+    def discard(self) -> None:
+        """Take back a directory in which nothing was written yet."""
+        for folder in (self.checkpoint, self.path):
+            with suppress(OSError):  # not empty: somebody's
+                folder.rmdir()
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """An existing one, for `--resume` and for the commands that read runs."""
+        if not (path / "experiment.toml").is_file():
+            raise BadInput("RUN", str(path), "a run directory (one with experiment.toml in it)")
+        return cls(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def ledger(self) -> Path:
+        """Beside the runs, because what one run spends counts for the next one on the same data."""
+        return self.path.resolve().parent / "ledger.sqlite"
+
+    def begin(self, simulation: Simulation) -> None:
+        """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
+        self.describe(simulation.experiment)
+        if simulation.experiment.run.seed == "os":
+            secrets = simulation.prepared.secrets
+            kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
+            write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
+
+    def describe(self, experiment: Experiment) -> None:
+        write_text(self.path / "experiment.toml", _versions() + experiment.to_toml())
+
+    def secrets(self, experiment: Experiment) -> Secrets | None:
+        """Of an unseeded run; a seeded one derives them again."""
+        path = self.checkpoint / "secrets.json"
+        if experiment.run.seed != "os" or not (path.is_file() or self._has_state()):
+            return None
+        with self._intact(path):
+            kept = json.loads(path.read_text())
+            return Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
+
+    def save(self, simulation: Simulation, since: int) -> None:
+        """Records of rounds since … k−1 first, the state at k last: a state is only there if its records are."""
+        k = simulation.k
+        if k > since:
+            write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", simulation.recorder.slice(since, k))
+        facts = {
+            "k": k,
+            "seconds": simulation.seconds,
+            "digest": simulation.experiment.digest,
+            "diverged": simulation.divergence is not None,
+        }
+        state = simulation.driver.state() | simulation.detector.state()
+        write_npz(
+            self.checkpoint / "state.npz", state | {name: np.array(value) for name, value in facts.items()}, 0o600
+        )
+
+    def restore(self, simulation: Simulation) -> None:
+        """Put a fresh simulation where the last checkpoint left off."""
+        if not self._has_state():
+            return  # killed before its first checkpoint: start over
+        with self._intact(self.checkpoint / "state.npz") as path:
+            state = dict(read_npz(path))
+            k, seconds = int(state.pop("k")), float(state.pop("seconds"))
+            digest, diverged = str(state.pop("digest")), bool(state.pop("diverged"))
+            simulation.detector.restore({name: state.pop(name) for name in simulation.detector.state()})
+            simulation.driver.restore(state)
+        if digest != simulation.experiment.digest:
+            raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
+        if diverged:
+            raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")
+        if k > (rounds := simulation.experiment.run.rounds):
+            raise BadInput("run.rounds", rounds, f"at least {k}, the rounds that were run already")
+        self._restore_records(simulation, k)
+        simulation.k, simulation.seconds = k, seconds
+
+    def _restore_records(self, simulation: Simulation, k: int) -> None:
+        """Rounds 0 … k−1: those of the finished run, then the checkpoint's. Rounds after k will be run again."""
+        restored = 0
+        if (self.path / "metrics.csv").is_file():
+            with self._intact(self.path / "metrics.csv") as metrics:
+                merged = {f"metrics.{name}": column[:-1] for name, column in read_metrics(metrics).items()}
+            kept_truth = simulation.experiment.run.telemetry == "full"
+            for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
+                with self._intact(self.path / name) as path:
+                    merged |= dict(read_npz(path))
+            restored = self._put_back(simulation, 0, k, merged, metrics)
+        for part in sorted(self.checkpoint.glob("records-*.npz")):
+            with self._intact(part):
+                first, records = int(part.name.split("-")[1]), dict(read_npz(part))
+            if first <= restored:
+                restored = max(restored, self._put_back(simulation, first, k, records, part))
+        if restored < k:
+            raise self._refused(f"an intact run, but the records of rounds {restored} to {k - 1} are gone")
+
+    def _put_back(self, simulation: Simulation, first: int, k: int, records: dict[str, Array], path: Path) -> int:
+        """Records of rounds first …, as far as all of them go, cut at k; returns the round after the last."""
+        with self._intact(path):
+            count = min(len(records["metrics.round"]), max(k - first, 0))
+            simulation.recorder.restore(first, {name: rows[:count] for name, rows in records.items()})
+            return first + count
+
+    def finish(self, simulation: Simulation, result: Result) -> None:
+        """Write the results, then the state that rests on them, then drop the parts that they were merged from.
+
+        Metrics after observation and truth: rounds that have metrics have the others.
+        """
+        if result.observation is not None:
+            write_npz(self.path / "observation.npz", result.observation)
+        if result.truth is not None:
+            write_npz(self.path / "truth.npz", result.truth)
+        with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
+            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
+        write_metrics(self.path / "metrics.csv", result.metrics)
+        write_text(self.path / "privacy.json", json_text(privacy_document(result)))
+        self.save(simulation, simulation.k)
+        for pattern in ("records-*.npz", ".*.part"):
+            for part in self.checkpoint.glob(pattern):
+                part.unlink()
+
+    def _has_state(self) -> bool:
+        return (self.checkpoint / "state.npz").is_file()
+
+    @contextmanager
+    def _intact(self, path: Path) -> Iterator[Path]:
+        """Whatever goes wrong while a file of the run is read becomes one sentence."""
+        try:
+            yield path
+        except Exception as error:  # zip, zlib, json and numpy raise a dozen kinds on a damaged file
+            name = path.relative_to(self.path)
+            raise self._refused(f"an intact run, but {name} cannot be used ({one_line(error)})") from None
+
+    def _refused(self, accepted: str) -> BadInput:
+        return BadInput("--resume", str(self.path), accepted)
+
+
+def privacy_document(result: Result) -> dict[str, Any]:
+    """What a run cost, for privacy.json and `--json`."""
+    privacy = result.privacy
+    return {
+        **epsilon_document(privacy.epsilon, privacy.paper_epsilon),
+        "rounds": result.rounds,
+        "budget": result.experiment.privacy.budget,
+        "stopped": privacy.stopped,
+        "notes": list(privacy.notes),
+        "not_covered": {name: why for name, why in _NOT_COVERED.items() if name != "truth.npz" or result.truth},
+    }
+
+
+def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsupported) -> dict[str, Any]:
+    """ε and its log10 beside the paper's; null where there is no number, and then `reason` says why."""
+    return {
+        "epsilon": spent.value if isinstance(spent, Epsilon) else None,
+        "log10_epsilon": spent.log10 if isinstance(spent, Epsilon) else None,
+        "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
+        "paper_epsilon": claimed.value if isinstance(claimed, PaperEpsilon) else None,
+        "paper_log10_epsilon": claimed.log10 if isinstance(claimed, PaperEpsilon) else None,
+        "paper_reason": None if isinstance(claimed, PaperEpsilon) else str(claimed),
+    }
+
+
+def free_name(parent: Path, stem: str) -> Path:
+    """parent/stem-1, or the next number that is not taken."""
+    number = 1
+    while (parent / f"{stem}-{number}").exists():
+        number += 1
+    return parent / f"{stem}-{number}"
+
+
+def read_metrics(path: Path) -> Records:
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    columns = np.array([[float(cell) for cell in row] for row in rows]).T
+    return Records(dict(zip(header, columns, strict=True)))
+
+
+def write_metrics(path: Path, metrics: Records) -> None:
+    """CSV whose numbers read back to the same float64."""
+    whole = {"round", "bytes"}
+    columns = [metrics[name].astype(int).tolist() if name in whole else metrics[name].tolist() for name in metrics]
+    lines = [",".join(metrics), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _versions() -> str:
+    names = f"dpp2 {dpp2.__version__}, numpy {np.__version__}, Python {platform.python_version()}"
+    return f"# Resolved by {names}.\n\n"

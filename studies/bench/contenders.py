@@ -1,0 +1,243 @@
+"""What `dpp2 bench network` compares, as processes that take turns: real nodes, bare streams, DISROPT."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpp2 import Simulation
+from node.cluster import Cluster
+from node.codec import encode
+from node.limits import CHANNEL_OPTIONS, CHECKPOINT_EVERY
+from node.process import SETTINGS
+from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
+from node.v1 import wire_pb2, wire_pb2_grpc
+from orchestrator import certs
+from orchestrator.local import Tap, for_nodes
+
+REPETITIONS = 5
+
+Groups = Sequence[Sequence[Sequence[int]]]  # processes of nodes of agents
+
+
+class Side(Protocol):
+    """One of the things that are compared: it runs blocks of rounds and says how long they took."""
+
+    async def block(self, rounds: int) -> float: ...
+
+
+class _Process:
+    """A child that is spoken to in lines."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self._child = child
+
+    @classmethod
+    async def start(cls, *command: str, **environment: str) -> _Process:
+        pipe = asyncio.subprocess.PIPE
+        return cls(
+            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=os.environ | environment)
+        )
+
+    @classmethod
+    async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> _Process:
+        """A module of this package, which reads its settings from its first line."""
+        process = await cls.start(sys.executable, "-m", f"studies.bench.{name}", **environment)
+        process.say(json.dumps(settings))
+        return process
+
+    def say(self, line: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{line}\n".encode())
+
+    async def hear(self) -> Any:
+        assert self._child.stdout is not None
+        return json.loads(await self._child.stdout.readline())
+
+    async def ask(self, line: str) -> Any:
+        self.say(line)
+        return await self.hear()
+
+    async def end(self) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        try:
+            await asyncio.wait_for(self._child.wait(), 10)
+        except TimeoutError:
+            self._child.kill()
+            await self._child.wait()
+
+
+class Lines:
+    """Processes that are told how many rounds to run, and answer how long they took: bare streams, DISROPT."""
+
+    def __init__(self, processes: Sequence[_Process]) -> None:
+        self._processes = processes
+
+    async def block(self, rounds: int) -> float:
+        return float(max(await asyncio.gather(*(process.ask(str(rounds)) for process in self._processes))))
+
+
+@asynccontextmanager
+async def bare(simulation: Simulation, groups: Groups, *, tuned: bool = True) -> Any:
+    """Agents of one process share it here as their nodes do there; each keeps its own streams.
+
+    Tuned: with the same settings of gRPC and Python as nodes have, which make streams faster, too.
+    """
+    graph, frame = simulation.prepared.graph, frame_bytes(simulation)
+    neighbours = {agent: [int(j) for j in graph.neighbours(agent)] for agent in range(graph.agents)}
+    shared = {"neighbours": neighbours, "bytes": frame, "tuned": tuned}
+    agents = [[agent for node in process for agent in node] for process in groups]
+    environment = SETTINGS if tuned else SETTINGS | {"GRPC_EXPERIMENTS": ""}
+    processes = await asyncio.gather(
+        *(_Process.module("bare", {**shared, "agents": own}, environment) for own in agents)
+    )
+    try:
+        ports: dict[str, int] = {}
+        for process in processes:
+            ports |= await process.hear()
+        for process in processes:
+            process.say(json.dumps(ports))
+        yield Lines(processes)
+    finally:
+        await asyncio.gather(*(process.end() for process in processes))
+
+
+class Nodes:
+    """Real nodes, driven as an orchestrator drives them."""
+
+    def __init__(self, controls: Sequence[Any], run: str, processes: Sequence[_Process]) -> None:
+        self._run, self._processes = run, processes
+        self._controls = controls
+        self._watches = [control.Watch(wire_pb2.WatchRequest(run=run)) for control in controls]
+        self.rounds = 0
+
+    async def block(self, rounds: int) -> float:
+        began, self.rounds = asyncio.get_running_loop().time(), self.rounds + rounds
+        request = wire_pb2.ReleaseRequest(run=self._run, until=self.rounds)
+        await asyncio.gather(*(control.Release(request) for control in self._controls))
+        await asyncio.gather(*(self._reach(watch) for watch in self._watches))
+        return asyncio.get_running_loop().time() - began
+
+    async def _reach(self, watch: Any) -> None:
+        async for report in watch:
+            if report.failure:
+                raise RuntimeError(report.failure)
+            if report.round >= self.rounds:
+                return
+
+    async def resident(self) -> list[float]:
+        """Bytes of memory held by each process."""
+        return [used["resident"] for used in await asyncio.gather(*(p.ask("?") for p in self._processes))]
+
+    def cancel(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+
+
+@asynccontextmanager
+async def nodes(
+    simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = CHECKPOINT_EVERY, tap: Tap | None = None
+) -> Any:
+    """One process per element of `groups`, with a node per element of that, which hosts its agents."""
+    flat = [node for process in groups for node in process]
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dpp2-bench-")))
+        certificates = folder / "certs" if tls else None
+        if certificates:
+            certs.make(certificates, flat, days=1)
+        processes, ports = await _workers(stack, simulation, groups, folder, certificates, every)
+        addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
+        edges = [(int(i), int(j)) for i, j in simulation.prepared.graph.edges]
+        links = await tap.start(addresses, edges) if tap else {}
+        if tap:
+            stack.push_async_callback(tap.stop)
+        (folder / "cluster.toml").write_text(Cluster(addresses, links).to_toml())
+        identity = Identity.load(certificates / "orchestrator", [ORCHESTRATOR]) if certificates else None
+        channels = [open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS) for node in flat]
+        controls = [wire_pb2_grpc.ControlStub(await stack.enter_async_context(channel)) for channel in channels]
+        request = wire_pb2.PrepareRequest(run=simulation.run_id, digest=simulation.experiment.digest)
+        await asyncio.gather(*(control.Prepare(request) for control in controls))
+        side = Nodes(controls, simulation.run_id, processes)
+        stack.callback(side.cancel)
+        yield side
+
+
+async def _workers(
+    stack: AsyncExitStack, simulation: Simulation, groups: Groups, folder: Path, certificates: Path | None, every: int
+) -> tuple[list[_Process], dict[str, int]]:
+    """The processes, which end with the stack, and the ports that their nodes listen on."""
+    (folder / "experiment.toml").write_text(for_nodes(simulation, folder).to_toml())
+    shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
+    shared |= {"home": str(folder), "tls": str(certificates or "")}
+    settings = [{**shared, "groups": process, "every": every} for process in groups]
+    processes = await asyncio.gather(*(_Process.module("worker", one, SETTINGS) for one in settings))
+    ports: dict[str, int] = {}
+    for process in processes:
+        stack.push_async_callback(process.end)
+        ports |= await process.hear()
+    return processes, ports
+
+
+@asynccontextmanager
+async def disropt(simulation: Simulation, python: str) -> Any:
+    """The same network under DISROPT, a process per agent."""
+    script = Path(__file__).with_name("mpi.py")
+    agents = simulation.prepared.graph.agents
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        edges = Path(folder) / "graph.edges"
+        edges.write_text("".join(f"{i} {j}\n" for i, j in simulation.prepared.graph.edges))
+        mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        process = await _Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
+        try:
+            yield Lines([process])
+        finally:
+            await process.end()
+
+
+def has_disropt(python: str) -> bool:
+    """Whether DISROPT can be run with this Python."""
+    found = shutil.which("mpirun") and shutil.which(python)
+    return bool(found) and subprocess.run([python, "-c", "import disropt"], capture_output=True).returncode == 0
+
+
+def frame_bytes(simulation: Simulation) -> int:
+    """As long as a frame of one agent is."""
+    rows = np.ones((1, simulation.driver.dimension))
+    return len(encode(simulation.run_id, 1000, simulation.experiment.algorithm.phases[0], [1], rows))
+
+
+async def taking_turns(sides: Mapping[str, Side], rounds: Mapping[str, int]) -> dict[str, float]:
+    """Median rounds per second of each."""
+    for name, side in sides.items():
+        await side.block(max(2, rounds[name] // 5))
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(REPETITIONS):
+        for name, side in sides.items():
+            rates[name].append(rounds[name] / await side.block(rounds[name]))
+    return {name: median(values) for name, values in rates.items()}
+
+
+def separately(agents: int, processes: int) -> Groups:
+    """A node for every agent, spread over processes."""
+    bounds = [agents * n // processes for n in range(processes + 1)]
+    return [[[a] for a in range(low, high)] for low, high in pairwise(bounds)]
+
+
+def together(agents: int, processes: int) -> Groups:
+    """One node in each process, with its share of the agents."""
+    return [[[agent for node in process for agent in node]] for process in separately(agents, processes)]

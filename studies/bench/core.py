@@ -1,0 +1,147 @@
+"""`dpp2 bench core`: the embedded driver against other ways to write it, and against the memory bus.
+
+Times are medians of interleaved repetitions, because a busy machine slows neighbours in time alike; what counts is
+the ratios.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from dpp2 import Experiment, Simulation
+from studies.bench import loops
+
+_ROUNDS = 200  # of the paper's experiment, per repetition
+_SIZES = (1_000, 10_000, 100_000)
+_LARGE = ("network.topology=small-world", "network.neighbours=10", "network.rewire=0.1", "problem.name=quadratic")
+_REPETITIONS = 5
+
+Note = Callable[[str], None]
+
+
+def bench(note: Note = lambda _: None) -> dict[str, Any]:
+    """Everything, as one document."""
+    return {"paper": paper(note), "large": large(note)}
+
+
+def paper(note: Note = lambda _: None) -> dict[str, float]:
+    """Rounds per second of the paper's experiment with records: ours, hand-written NumPy, a loop over agents."""
+    note("paper's experiment: ours, a hand-written NumPy loop, a loop over agents")
+    experiment = Experiment.load(overrides={"run.rounds": _ROUNDS})
+    other = loops.PaperRun.of(Simulation(experiment))
+
+    def ours() -> float:
+        simulation = Simulation(experiment)
+        simulation.advance(_ROUNDS)
+        return simulation.seconds
+
+    seconds = interleaved(
+        {
+            "ours": ours,
+            "vectorised": lambda: timed(lambda: loops.vectorised(other, _ROUNDS)),
+            "per_agent": lambda: timed(lambda: loops.per_agent(other, _ROUNDS // 10)) * 10,
+        }
+    )
+    rates = {name: _ROUNDS / value for name, value in seconds.items()}
+    return {
+        "rounds_per_second": rates["ours"],
+        "rounds_per_second_vectorised": rates["vectorised"],
+        "rounds_per_second_per_agent": rates["per_agent"],
+        "times_vectorised": rates["ours"] / rates["vectorised"],
+        "times_per_agent": rates["ours"] / rates["per_agent"],
+    }
+
+
+def large(note: Note = lambda _: None) -> dict[str, Any]:
+    """A ring with chords (mean degree 10), d = 10, quadratic, nothing recorded, up to 100,000 agents."""
+    edges, per_round = [], []
+    for agents in _SIZES[:-1]:
+        note(f"{agents:,} agents")
+        quiet = _large(agents, noise=False)
+        edges.append(len(quiet.prepared.graph.edges))
+        per_round.append(interleaved({"round": lambda s=quiet: _rounds(s)})["round"])  # type: ignore[misc]
+    note(f"{_SIZES[-1]:,} agents, noise off and on, beside a copy of x, d, q, y, z and P through memory")
+    quiet, noisy = _large(_SIZES[-1], noise=False), _large(_SIZES[-1], noise=True)
+    stream = _stream(quiet)
+    seconds = interleaved(
+        {"quiet": lambda: _rounds(quiet), "noisy": lambda: _rounds(noisy), "stream": lambda: timed(stream)}
+    )
+    edges.append(len(quiet.prepared.graph.edges))
+    per_round.append(seconds["quiet"])
+    return {
+        "agents": list(_SIZES),
+        "edges": edges,
+        "milliseconds_per_round": [1e3 * value for value in per_round],
+        "exponent_in_edges": float(np.polyfit(np.log(edges), np.log(per_round), 1)[0]),
+        "milliseconds_stream": 1e3 * seconds["stream"],
+        "milliseconds_noise_off": 1e3 * seconds["quiet"],
+        "milliseconds_noise_on": 1e3 * seconds["noisy"],
+        "times_stream": seconds["quiet"] / seconds["stream"],
+        "noise_on_times_off": seconds["noisy"] / seconds["quiet"],
+        "peak_times_state": {"noise_off": _peak(quiet), "noise_on": _peak(noisy)},
+    }
+
+
+def _large(agents: int, *, noise: bool) -> Simulation:
+    u = 0.01 if noise else 0.0  # small: what is timed is rounds, not the trial that a tenfold rise would call for
+    settings = [*_LARGE, f"network.agents={agents}", f"noise.u_w={u}", f"noise.u_e={u}", "run.rounds=100000"]
+    simulation = Simulation(Experiment.load(overrides=settings), record=False)
+    simulation.advance(2)  # first-time costs are not what is measured
+    return simulation
+
+
+def _rounds(simulation: Simulation) -> float:
+    """Seconds per round, over enough rounds to see."""
+    rounds = max(10, 100_000 // simulation.prepared.graph.agents)
+    before = simulation.seconds
+    simulation.advance(rounds)
+    return (simulation.seconds - before) / rounds
+
+
+def _stream(simulation: Simulation) -> Callable[[], None]:
+    """Copies one array each the size of x, d, q, y, z, and P, from memory to memory."""
+    P, x = simulation.prepared.P, np.concatenate(simulation.driver.x)
+    sources = [x + i for i in range(5)] + [P.data, P.indices, P.indptr]
+    targets = [np.zeros_like(source) for source in sources]
+
+    def copy() -> None:
+        for target, source in zip(targets, sources, strict=True):
+            np.copyto(target, source)
+
+    return copy
+
+
+def _peak(simulation: Simulation) -> float:
+    """Greatest memory taken during rounds above state, graph and data, in units of the bytes of x, d and q."""
+    state = sum(array.nbytes for array in simulation.driver.state().values())
+    tracemalloc.start()
+    simulation.advance(1)  # now everything that a round replaces is known to the tracer
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    simulation.advance(2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (peak - before) / state
+
+
+def interleaved(measured: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+    """Median seconds of each, taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in measured}
+    for _ in range(_REPETITIONS):
+        for name, measure in measured.items():
+            gc.collect()  # memory that the last one left must not decide whether the next one faults in fresh pages
+            times[name].append(measure())
+    return {name: median(values) for name, values in times.items()}
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -1,0 +1,216 @@
+"""`dpp2 bench network`: nodes against bare gRPC streams in as many processes, and what TLS and checkpoints cost.
+
+Everything that is compared is running at the same time and takes turns, block of rounds after block of rounds, because
+a busy machine slows neighbours in time alike. Medians of five; what counts is the ratios.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from dpp2 import Experiment, Simulation
+from orchestrator.local import for_nodes
+from studies.bench.contenders import (
+    REPETITIONS,
+    Groups,
+    bare,
+    disropt,
+    frame_bytes,
+    has_disropt,
+    nodes,
+    separately,
+    taking_turns,
+    together,
+)
+
+_NEVER = 10**9  # rounds between checkpoints
+
+Note = Callable[[str], None]
+
+
+def bench(note: Note = lambda _: None, disropt_python: str = sys.executable) -> dict[str, Any]:
+    """Everything, as one document; DISROPT beside it where that Python has it."""
+    return asyncio.run(_bench(note, disropt_python if has_disropt(disropt_python) else None))
+
+
+async def _bench(note: Note, python: str | None) -> dict[str, Any]:
+    paper, two = _simulation(), "50 agents, a service each, 2 processes"
+    return {
+        "two_processes": await _against_bare(paper, separately(50, 2), 20, note, two),
+        "fifty_processes": await _against_bare(
+            paper, separately(50, 50), 10, note, "50 agents, a process each", python
+        ),
+        "together": await _together(paper, note),
+        "ten_agents": await _ten_agents(note, python),
+        "wide": await _wide(note),
+        "overhead": await _overhead(note),
+        "memory": await _memory(note),
+        "start_up": _start_up(note),
+    }
+
+
+def _simulation(**overrides: Any) -> Simulation:
+    """An experiment that is only ever run by nodes, for as many rounds as are asked for."""
+    return Simulation(Experiment.load(overrides={"run.rounds": 10**5, **overrides}), record=False)
+
+
+async def _against_bare(
+    simulation: Simulation, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
+) -> dict[str, float]:
+    """Nodes, bare streams with their settings, bare streams as gRPC comes, and DISROPT if there is a Python for it."""
+    note(what)
+    async with AsyncExitStack() as stack:
+        starts = {"ours": nodes(simulation, groups), "bare": bare(simulation, groups)}
+        starts["untuned"] = bare(simulation, groups, tuned=False)
+        if python is not None:
+            starts["disropt"] = disropt(simulation, python)
+        sides = {name: await stack.enter_async_context(start) for name, start in starts.items()}
+        rates = await taking_turns(sides, dict.fromkeys(sides, rounds))
+    messages = _messages(simulation)
+    figures = {
+        "rounds_per_second": rates["ours"],
+        "rounds_per_second_bare": rates["bare"],
+        "rounds_per_second_untuned": rates["untuned"],
+        "messages_per_second": rates["ours"] * messages,
+        "messages_per_second_bare": rates["bare"] * messages,
+        "of_bare": rates["ours"] / rates["bare"],
+        "of_untuned": rates["ours"] / rates["untuned"],
+    }
+    return figures if python is None else figures | {"rounds_per_second_disropt": rates["disropt"]}
+
+
+def _messages(simulation: Simulation) -> int:
+    """In one round: every phase in both directions of every link."""
+    return len(simulation.experiment.algorithm.phases) * 2 * len(simulation.prepared.graph.edges)
+
+
+async def _together(simulation: Simulation, note: Note) -> dict[str, float]:
+    """The same fifty agents, hosted by two nodes and by fifty."""
+    note("50 agents in 2 nodes, and in 50")
+    shapes = {"together": together(50, 2), "apart": separately(50, 50)}
+    async with nodes(simulation, shapes["together"]) as two, nodes(simulation, shapes["apart"]) as fifty:
+        rates = await taking_turns({"together": two, "apart": fifty}, {"together": 200, "apart": 10})
+    return {
+        "rounds_per_second": rates["together"],
+        "rounds_per_second_apart": rates["apart"],
+        "times_apart": rates["together"] / rates["apart"],
+    }
+
+
+@contextmanager
+def ten_agents() -> Iterator[Simulation]:
+    """10 agents and 25 edges, drawn at random."""
+    import networkx as nx
+
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        path = Path(folder) / "graph.edges"
+        graph = next(g for g in (nx.gnm_random_graph(10, 25, seed=seed) for seed in range(100)) if nx.is_connected(g))
+        path.write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
+        yield _simulation(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
+
+
+async def _ten_agents(note: Note, python: str | None) -> dict[str, float]:
+    """One process each."""
+    with ten_agents() as simulation:
+        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges", python)
+
+
+async def _wide(note: Note) -> dict[str, float]:
+    """4 agents that send 800,000 bytes a message."""
+    wide = {"network.topology": "complete", "network.agents": 4, "problem.name": "quadratic"}
+    simulation = _simulation(**wide, **{"problem.dimension": 100_000})
+    figures = await _against_bare(simulation, separately(4, 4), 10, note, "4 agents, d = 100,000")
+    bytes_per_message = frame_bytes(simulation)
+    return {
+        "bytes_per_second": figures["messages_per_second"] * bytes_per_message,
+        "bytes_per_second_bare": figures["messages_per_second_bare"] * bytes_per_message,
+        "of_bare": figures["of_bare"],
+    }
+
+
+async def _overhead(note: Note) -> dict[str, float]:
+    """Of TLS, and of a checkpoint every 10 rounds, on 50 agents in 2 processes, a service each."""
+    note("TLS and checkpoints")
+    simulation, groups = _simulation(), separately(50, 2)
+    async with (
+        nodes(simulation, groups, every=_NEVER) as plain,
+        nodes(simulation, groups, every=_NEVER, tls=True) as tls,
+        nodes(simulation, groups, every=10) as saving,
+    ):
+        sides = {"plain": plain, "tls": tls, "saving": saving}
+        rates = await taking_turns(sides, dict.fromkeys(sides, 20))
+    return {
+        "rounds_per_second": rates["plain"],
+        "tls": rates["plain"] / rates["tls"] - 1,
+        "checkpoints": rates["plain"] / rates["saving"] - 1,
+    }
+
+
+async def _memory(note: Note) -> dict[str, Any]:
+    """What a node holds after 2,000 and after 10,000 rounds."""
+    note("memory over 10,000 rounds")
+    simulation = _simulation(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
+    async with nodes(simulation, separately(4, 4)) as ours:
+        await ours.block(2_000)
+        before = await ours.resident()
+        await ours.block(8_000)
+        after = await ours.resident()
+    growth = [(b - a) / a for a, b in zip(before, after, strict=True)]
+    return {"megabytes": [value / 1e6 for value in after], "growth": growth}
+
+
+def _start_up(note: Note) -> dict[str, Any]:
+    """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
+    note("start-up")
+    with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
+        (Path(folder) / "experiment.toml").write_text(for_nodes(_simulation(), Path(folder)).to_toml())
+        scripts = {"node": _START, "libraries": _LIBRARIES}
+        turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
+    seconds = {name: median(turn[name]["cpu_seconds"] for turn in turns) for name in scripts}
+    loaded = turns[0]["node"]["heavy_imports"]
+    return {"cpu_seconds": seconds["node"], "libraries_alone": seconds["libraries"], "heavy_imports": loaded}
+
+
+_START = """
+import json, resource, sys
+from node.process import set_up, settle
+set_up()
+import asyncio
+from pathlib import Path
+import uvloop
+async def main():
+    from dpp2.experiment import Experiment
+    from node.server import Node, NodeConfig
+    folder = Path(sys.argv[1])
+    experiment = Experiment.load(folder / "experiment.toml").resolve()
+    await Node(NodeConfig(experiment, (0,), folder / "cluster.toml", folder / "home", None)).start("127.0.0.1:0")
+    settle()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    heavy = [name for name in ("scipy", "matplotlib", "networkx", "sklearn") if name in sys.modules]
+    print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime, "heavy_imports": heavy}), flush=True)
+    import os
+    os._exit(0)
+uvloop.run(main())
+"""
+
+
+_LIBRARIES = """
+import json, resource
+import grpc.aio, numpy, pydantic, uvloop
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime}))
+"""
+
+
+def _started(script: str, folder: str) -> dict[str, Any]:
+    answer = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True)
+    return dict(json.loads(answer.stdout))

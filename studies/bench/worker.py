@@ -1,0 +1,51 @@
+"""Several nodes in one process, for the benchmark alone: everywhere else a process is one node.
+
+`python -m studies.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
+further line with the memory held, and ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+from pathlib import Path
+
+import uvloop
+
+from dpp2 import Experiment
+from node.process import settle
+from node.server import Node, NodeConfig
+
+
+async def main() -> None:
+    settings = json.loads(sys.stdin.readline())
+    experiment = Experiment.load(Path(settings["experiment"])).resolve()
+    nodes, ports = [], {}
+    for group in settings["groups"]:
+        config = NodeConfig(
+            experiment=experiment,
+            owned=tuple(group),
+            cluster=Path(settings["cluster"]),
+            home=Path(settings["home"]) / f"node-{group[0]}",
+            tls=Path(settings["tls"]) / f"node-{group[0]}" if settings["tls"] else None,
+            every=settings["every"],
+        )
+        nodes.append(Node(config))
+        ports[group[0]] = await nodes[-1].start("127.0.0.1:0")
+    settle()
+    print(json.dumps(ports), flush=True)
+    while await asyncio.to_thread(sys.stdin.readline):
+        print(json.dumps(_resident()), flush=True)
+    await asyncio.gather(*(node.stop() for node in nodes))
+
+
+def _resident() -> dict[str, float]:
+    """The memory held now, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {"resident": pages * resource.getpagesize()}
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

@@ -1,0 +1,111 @@
+"""Many independent runs behind the interface of `concurrent.futures`: in this process, in several, or on a cluster.
+
+    processes:1          one after the other, here
+    processes:N          N processes of this machine (the default: one per core)
+    dask:ADDRESS         a Dask cluster whose scheduler answers at ADDRESS, such as dask:127.0.0.1:8786 (extra [dask])
+A run is a function of its experiment alone, so all three give the same numbers, in the order they were asked for. A
+Dask worker that dies has its runs repeated by the others. Whoever reaches a Dask scheduler can run code on its workers:
+it belongs on the loopback interface or behind TLS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from dpp2 import BadInput
+from orchestrator.runner import RunFailed
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Counted = Callable[[int, int], None]  # (runs done, of how many)
+
+ACCEPTED = "processes:N with N ≥ 1, or dask:ADDRESS with a scheduler's address such as 127.0.0.1:8786"
+_CONNECTING = 10  # seconds that a scheduler may take to answer
+
+
+def fan_out(
+    work: Callable[[Item], Answer],
+    jobs: Sequence[Item],
+    *,
+    executor: str | None = None,
+    finished: Counted = lambda done, total: None,
+) -> list[Answer]:
+    """work(job) for every job. `work` must be importable, since processes are spawned and not forked."""
+    with opened(executor) as pool:
+        return gather(pool, work, jobs, finished)
+
+
+def gather(pool: Executor, work: Callable[[Item], Answer], jobs: Sequence[Item], finished: Counted) -> list[Answer]:
+    """The same on an executor that is open already. `finished` is called from the executor's threads."""
+    count = itertools.count(1)
+    futures = []
+    for job in jobs:
+        future = pool.submit(work, job)
+        future.add_done_callback(lambda _: finished(next(count), len(jobs)))
+        futures.append(future)
+    return [future.result() for future in futures]
+
+
+def opened(executor: str | None) -> AbstractContextManager[Executor]:
+    """The executor that these words stand for (see the module); none: one process per core."""
+    kind, _, rest = (executor or f"processes:{os.cpu_count() or 1}").partition(":")
+    if kind == "dask" and rest:
+        return _dask(rest)
+    if kind != "processes" or not rest.isdecimal() or int(rest) < 1:
+        raise BadInput("--executor", executor, ACCEPTED)
+    return Here() if rest == "1" else _processes(int(rest))
+
+
+class Here(Executor):
+    """Runs what is submitted at once, in the caller's own thread."""
+
+    def submit(self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # whatever it is, it is the caller's to raise, as with every executor
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_one_thread_each)
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise RunFailed("a process that was running experiments died (out of memory?)") from None
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error, or Ctrl-C, nobody waits for the rest
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError:
+        raise BadInput("--executor", f"dask:{address}", "processes:N, or the extra [dask] installed") from None
+    try:
+        client = Client(address, timeout=_CONNECTING, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise BadInput("--executor", f"dask:{address}", f"a Dask scheduler that answers there ({error})") from None
+    with client:
+        pool: Executor = client.get_executor(pure=False)  # type: ignore[no-untyped-call]
+        try:
+            yield pool
+        except KilledWorker as error:
+            raise RunFailed(f"Dask gave up: {error}") from None
+        finally:
+            pool.shutdown(wait=False)
+
+
+def _one_thread_each() -> None:
+    # Read by BLAS when it is loaded, which in a spawned process is after this.
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -156,7 +156,7 @@ class NoiseStream:
 
     def __call__(self, k: int) -> Noise:
         """The noise of round k, (agents, d); silence where every scale is zero."""
-        scale = self.u * self.decay**k  # 0.0**0 = 1: decay 0 means noise in round 0 only
+        scale = self.u * _power(self.decay, k)
         if self.silent or (isinstance(scale, float) and scale == 0.0):
             return SILENCE
         if self._together > 1:
@@ -195,6 +195,17 @@ def _laplace_of(parts: Sequence[Words]) -> Array:
 def _one_or_column(values: Array) -> Array | float:
     """Usually every agent has the same scale and decay; one number is then much cheaper than a column of them."""
     return float(values[0]) if np.ptp(values) == 0 else values[:, None]
+
+
+def _power(decay: Array | float, k: int) -> Array | float:
+    """r^k, where 0⁰ = 1: decay 0 means noise in round 0 only.
+
+    By Python's own power for every agent: NumPy's over a column may differ from it in the last bit, and an agent must
+    draw the same bytes alone in a container and among others.
+    """
+    if isinstance(decay, float):
+        return decay**k
+    return np.array([[r**k] for (r,) in decay.tolist()])
 
 
 class EtaStream:

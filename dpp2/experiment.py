@@ -23,10 +23,10 @@ from dpp2.algorithms.base import AlgorithmSection, NoiseSection
 from dpp2.errors import BadInput, UnknownName
 from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
-from dpp2.schema import Section, parse_kind, parse_section
+from dpp2.schema import Section, Table, parse_kind, parse_section
 from dpp2.topology import TOPOLOGIES, NetworkSection
 
-Tables = dict[str, dict[str, Any]]
+Tables = dict[str, Table]
 
 # Keys that name a file: relative to the experiment file that holds them, or to the working directory.
 _PATHS = (("network", "path"), ("problem", "path"), ("run", "start"))

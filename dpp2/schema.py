@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dpp2.errors import BadInput, UnknownName
 
+Table = dict[str, Any]  # a table of a TOML or JSON file, before or after it is checked
+
 
 class Section(BaseModel):
     """One table of the experiment file."""
@@ -38,11 +40,11 @@ class Section(BaseModel):
         """A copy with these fields set, as resolving an experiment does."""
         return self.model_copy(update=values)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Table:
         """The section as a TOML table: everything but what is unset."""
         return self.model_dump(mode="json", exclude_none=True)
 
-    def digest_table(self) -> dict[str, Any]:
+    def digest_table(self) -> Table:
         """The section as it enters the experiment's digest; files count by content, not by path."""
         return self.table()
 

@@ -36,8 +36,8 @@ from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Scale, gaussian, indices, scale_field
 from dpp2.algorithms.samples import sample_counts, sample_gradients
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
 from dpp2.privacy.baselines import Unaccounted
+from dpp2.privacy.releases import Releases
 from dpp2.weights import Spectrum
 
 _NO_PURE = (
@@ -107,7 +107,7 @@ class PrivsgpVrSection(AlgorithmSection):
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
-        return [Unaccounted(_NO_PURE)] * len(smoothness)
+        return [Unaccounted(reason=_NO_PURE)] * len(smoothness)
 
     def recovered(self, heard: Heard) -> Recovered:
         """x⁺ = Wm outright, and g = (x − m)/γ, up to the noise and the sample that was drawn."""

@@ -15,10 +15,11 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Releases, cumulative, epsilon
+from dpp2.privacy.accountant import cumulative, epsilon
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
 from dpp2.privacy.ledger import Allowance, Ledger
-from dpp2.privacy.paper import PaperEpsilon, theorem_3
+from dpp2.privacy.paper import PaperEpsilon
+from dpp2.privacy.releases import Releases
 
 if TYPE_CHECKING:
     from dpp2.experiment import Experiment
@@ -71,7 +72,7 @@ class Account:
         if rounds == 0:
             return Unsupported("the paper speaks of one round at least")
         worst = max(self.distinct, key=lambda m: _log10(epsilon(m, rounds)))
-        return theorem_3(worst, rounds, network_smoothness=max(m.smoothness for m in self.distinct))
+        return worst.paper_epsilon(rounds, network_smoothness=max(m.smoothness for m in self.distinct))
 
     def curve(self, rounds: int) -> Curve | Unsupported:
         """ε(1) … ε(K) of the worst-off agent of each round."""

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.experiment import Experiment
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import Response, linearise
@@ -54,13 +53,13 @@ def too_steep(solved: Simulation, smoothness: float) -> Unsupported | None:
 
 def response_of(solved: Simulation) -> Response:
     """The experiment linearised where its noise-free run ended."""
-    experiment, network, section = solved.experiment, solved.driver, solved.experiment.algorithm
-    assert isinstance(section, Dpp2Section)
+    experiment, network, parameters = solved.experiment, solved.driver, solved.experiment.algorithm.two_tiers()
+    assert parameters is not None  # the planner models no other algorithm
     x = np.concatenate(network.x)
     start = solved.prepared.starts(network.dimension)
     drawn = experiment.run.start == "normal"  # then the expectation is over x⁰ as well
     return linearise(
-        (section.alpha, section.beta, section.rho),
+        (parameters.alpha, parameters.beta, parameters.rho),
         solved.prepared.P.toarray(),
         network.gradient,
         x.mean(axis=0),

@@ -48,7 +48,15 @@ def planned(experiment: Experiment, budget: float, smoothness: float, effort: Ef
 
 
 def spent(found: Plan, smoothness: float, dimension: int) -> float:
-    mechanism = Dpp2Releases(dimension, ALPHA, smoothness, 0.1, found.u_e, found.u_w, found.decay)
+    mechanism = Dpp2Releases(
+        dimension=dimension,
+        alpha=ALPHA,
+        smoothness=smoothness,
+        adjacency=0.1,
+        u_e=found.u_e,
+        u_w=found.u_w,
+        decay=found.decay,
+    )
     figure = epsilon(mechanism, found.rounds)
     assert isinstance(figure, Epsilon)
     assert figure.value is not None

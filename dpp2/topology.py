@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -274,6 +274,8 @@ class SmallWorld(RandomNetwork):
 
 class FromFile(NetworkSection):
     """A graph of the user's own: GraphML by its ending, an edge list (two names a line) otherwise."""
+
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
 
     topology: Literal["file"] = "file"
     path: str = Field(description="the path of an edge list or a .graphml file")

@@ -8,9 +8,9 @@ resolved on a machine that holds nobody's data. Only what belongs to the owned a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -23,6 +23,10 @@ from dpp2.schema import Table
 
 
 class FileSection(ProblemSection):
+    public_keys = ("name", "lambda", "omega")
+    regulariser = ("lambda", "omega")
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
+
     name: Literal["file"] = "file"
     path: str = Field(min_length=1, description="the path of a Python file (.py) or of a folder of per-agent data")
     function: str | None = Field(

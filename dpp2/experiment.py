@@ -110,6 +110,17 @@ class Experiment:
             problem = problem.updated(seed=self.run.seed if isinstance(self.run.seed, int) else 1)
         return replace(self, network=network, problem=problem.resolve(network.agents))
 
+    def setting(self, name: str) -> Any:
+        """A setting by the name that an override would give it, such as "noise.u_e"."""
+        section, _, key = name.partition(".")
+        return getattr(getattr(self, section), key)
+
+    def with_setting(self, name: str, value: Any) -> Experiment:
+        """A copy with this setting changed."""
+        section, _, key = name.partition(".")
+        changed: Any = getattr(self, section).updated(**{key: value})
+        return replace(self, **{section: changed})
+
     def tables(self) -> Tables:
         """The experiment as TOML tables."""
         return {field.name: getattr(self, field.name).table() for field in fields(self)}

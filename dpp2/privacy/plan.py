@@ -29,7 +29,7 @@ from dpp2.privacy.dpp2_releases import MOST_ROUNDS, Dpp2Releases
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import MOST_AGENTS
 from dpp2.privacy.search import NEIGHBOURS, SearchPoint, Space
-from dpp2.privacy.trials import arrived, common_gap, final_gaps, response_of, solve, too_steep
+from dpp2.privacy.trials import TrialSettings, arrived, common_gap, final_gaps, response_of, solve, too_steep
 
 Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
 
@@ -231,7 +231,8 @@ class _Planner:
     def _run(self, candidate: Plan, trials: range) -> list[float]:
         c = candidate
         gaps = []
-        for gap in final_gaps(self.experiment, c.rounds, c.damping, c.u_e, c.u_w, c.decay, trials):
+        settings = TrialSettings(c.rounds, c.damping, c.u_e, c.u_w, c.decay)
+        for gap in final_gaps(self.experiment, settings, trials):
             self.steps(f"running K = {c.rounds}, r = {c.decay:g}, τ = {c.damping:g}")
             gaps.append(gap)
         return gaps

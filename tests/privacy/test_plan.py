@@ -17,7 +17,7 @@ from dpp2.experiment import Experiment
 from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
 from dpp2.privacy.plan import LOOKED, Effort, Plan, Plans, frontier, plan
 from dpp2.privacy.response import Candidates, Response, linearise
-from dpp2.privacy.trials import final_gaps, response_of, solve
+from dpp2.privacy.trials import TrialSettings, final_gaps, response_of, solve
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ALPHA, BETA, RHO = 0.1, 0.05, 10.0
@@ -111,7 +111,7 @@ class TestModel:
     def test_embedded_runs_have_the_expected_gap(self) -> None:
         experiment = quadratic().resolve()
         response = response_of(solve(experiment))
-        gaps = np.array(list(final_gaps(experiment, 8, 0.5, 2.0, 0.5, 0.9, range(60))))
+        gaps = np.array(list(final_gaps(experiment, TrialSettings(8, 0.5, 2.0, 0.5, 0.9), range(60))))
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))
         assert abs(expected(response, 8, 0.9, 0.5, 0.5, 2.0) - gaps.mean()) < 3 * error
 

@@ -209,13 +209,13 @@ class _Planner:
 
     def _fit(self, point: SearchPoint, budget: float) -> Plan:
         """The smallest common factor on the scales that keeps the budget, by the accountant."""
-        answer = calibrate(self.space.mechanism(point), budget, "scale", rounds=point.rounds)
+        unit = self.space.mechanism(point)
+        answer = calibrate(unit, budget, "scale", rounds=point.rounds)
         assert not isinstance(answer, Unsupported)  # `_prepare` has asked
         spent = answer.epsilon
         assert spent.value is not None, spent.reason
         assert spent.fits(budget), answer.reason
-        fitted = answer.mechanism
-        assert isinstance(fitted, Dpp2Releases)
+        fitted = unit.scaled(answer.factor)
         u_e, u_w = fitted.u_e, fitted.u_w
         gap = self.space.gap_of(point, u_w, u_e)
         return Plan(spent.value, point.rounds, point.decay, u_e, u_w, point.damping, gap, None, None, None)

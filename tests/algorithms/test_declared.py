@@ -160,7 +160,7 @@ class TestDpp2:
         found = experiment.algorithm.protections(experiment.noise)
         assert not isinstance(found, Unsupported)
         assert list(found) == [NO_PROTECTION, TIER_ONE, TIER_TWO, BOTH_TIERS, BOTH_DAMPED]
-        on = {name: (section.tier_one, bool(noise.u_w)) for name, (section, noise) in found.items()}
+        on = {name: (section.tier_one, noise.table()["u_w"] > 0) for name, (section, noise) in found.items()}
         assert list(on.values()) == [(False, False), (True, False), (False, True), (True, True), (True, True)]
         assert [section.table()["damping"] for section, _ in found.values()] == [0, 0, 0, 0, 1]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpp2 import keys as keyed
 from dpp2.errors import BadInput
+from dpp2.prepared import Secrets, seeded_keys
 
 _SIZE = 32
 
@@ -28,13 +29,17 @@ class Keyring:
     def of(cls, seed: int | str, owned: Sequence[int], folder: Path, eta_key: Path | None) -> Keyring:
         """Seeded, or read from files: `folder`/agent-I.key (made if missing) and the η key's file (never made)."""
         if isinstance(seed, int):
-            key = keyed.seed_key(seed)
-            return cls(dict.fromkeys(owned, keyed.derive(key, "agent")), keyed.derive(key, "eta"))
+            agent, eta = seeded_keys(seed)
+            return cls(dict.fromkeys(owned, agent), eta)
         if eta_key is None:
             raise BadInput("--eta-key", None, 'the file with the network\'s η key, which run.seed = "os" needs')
         return cls(
             {agent: _read_or_draw(folder / f"agent-{agent}.key") for agent in owned}, _read(eta_key, "--eta-key")
         )
+
+    def secrets(self, run_id: str) -> Secrets:
+        """The keys together with the run that they are used in."""
+        return Secrets(self.agents, self.eta, run_id)
 
 
 def write_key(path: Path, key: bytes) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.output import console, errors, print_json, progress_bar, waiting
 
 ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
@@ -165,8 +165,3 @@ def collect(
         errors.print("note: without telemetry there is no truth.npz, and an audit cannot be scored")
     if done.missing:
         errors.print(f"note: left out: {done.missing}")
-
-
-def waiting(agents: list[int]) -> str:
-    """Whom everybody waits for, in a few words."""
-    return f"waiting for {', '.join(map(str, agents[:8]))}{' …' if len(agents) > 8 else ''}" if agents else ""

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import BadInput, Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Dpp2Releases, Unsupported
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
@@ -69,14 +70,14 @@ def plan(
 
 def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
-    simulation = Simulation(experiment, record=False)
-    if simulation.account.unsupported_reason:
+    account = PreparedRun.of(experiment).account()
+    if account.unsupported_reason:
         raise BadInput(
             "algorithm.name",
             experiment.algorithm.name,
-            f"one with an account ({simulation.account.unsupported_reason.reason})",
+            f"one with an account ({account.unsupported_reason.reason})",
         )
-    worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
+    worst = max(account.distinct, key=lambda mechanism: mechanism.smoothness)
     if not isinstance(worst, Dpp2Releases):
         raise BadInput("algorithm.name", experiment.algorithm.name, "dpp2: the planner models no other")
     return worst.adjacency, worst.smoothness

@@ -27,6 +27,7 @@ from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
 from orchestrator.local import Tap, for_nodes
+from store.files import write_text
 
 REPETITIONS = 5
 
@@ -165,7 +166,7 @@ async def nodes(
         links = await tap.start(addresses, edges) if tap else {}
         if tap:
             stack.push_async_callback(tap.stop)
-        (folder / "cluster.toml").write_text(Cluster(addresses, links).to_toml())
+        write_text(folder / "cluster.toml", Cluster(addresses, links).to_toml())
         identity = Identity.load(certificates / "orchestrator", [ORCHESTRATOR]) if certificates else None
         channels = [open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS) for node in flat]
         controls = [wire_pb2_grpc.ControlStub(await stack.enter_async_context(channel)) for channel in channels]
@@ -180,7 +181,7 @@ async def _workers(
     stack: AsyncExitStack, prepared: PreparedRun, groups: Groups, folder: Path, certificates: Path | None, every: int
 ) -> tuple[list[_Process], dict[str, int]]:
     """The processes, which end with the stack, and the ports that their nodes listen on."""
-    (folder / "experiment.toml").write_text(for_nodes(prepared, folder).to_toml())
+    write_text(folder / "experiment.toml", for_nodes(prepared, folder).to_toml())
     shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
     shared |= {"home": str(folder), "tls": str(certificates or "")}
     settings = [{**shared, "groups": process, "every": every} for process in groups]
@@ -199,7 +200,7 @@ async def disropt(prepared: PreparedRun, python: str) -> Any:
     agents = prepared.graph.agents
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         edges = Path(folder) / "graph.edges"
-        edges.write_text("".join(f"{i} {j}\n" for i, j in prepared.graph.edges))
+        write_text(edges, "".join(f"{i} {j}\n" for i, j in prepared.graph.edges))
         mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         process = await _Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)

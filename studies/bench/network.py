@@ -20,6 +20,7 @@ from typing import Any
 from dpp2 import Experiment
 from dpp2.prepared import PreparedRun
 from orchestrator.local import for_nodes
+from store.files import write_text
 from studies.bench.contenders import (
     REPETITIONS,
     Groups,
@@ -115,7 +116,7 @@ def ten_agents() -> Iterator[PreparedRun]:
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         path = Path(folder) / "graph.edges"
         graph = next(g for g in (nx.gnm_random_graph(10, 25, seed=seed) for seed in range(100)) if nx.is_connected(g))
-        path.write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
+        write_text(path, "".join(f"{i} {j}\n" for i, j in graph.edges))
         yield _prepared(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
 
 
@@ -173,7 +174,7 @@ def _start_up(note: Note) -> dict[str, Any]:
     """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
     note("start-up")
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
-        (Path(folder) / "experiment.toml").write_text(for_nodes(_prepared(), Path(folder)).to_toml())
+        write_text(Path(folder) / "experiment.toml", for_nodes(_prepared(), Path(folder)).to_toml())
         scripts = {"node": _START, "libraries": _LIBRARIES}
         turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
     seconds = {name: median(turn[name]["cpu_seconds"] for turn in turns) for name in scripts}

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from dpp2.arrays import Array
-from dpp2.metrics import Map
+from dpp2.metrics import Map, measure
 from dpp2.prepared import HostedAgents, PreparedRun
 
 if TYPE_CHECKING:
@@ -143,6 +143,28 @@ class EmbeddedDriver:
         for block in self.blocks:
             rows = {name: array[block.rows].copy() for name, array in state.items()}
             block.state = type(block.state)(**rows)
+
+
+class QuietRun:
+    """A driver that goes on without noise from where another one stands, which itself stays there."""
+
+    def __init__(self, driver: EmbeddedDriver, k: int) -> None:
+        self._driver, self._k = driver.quiet(), k
+
+    @property
+    def x(self) -> Array:
+        return np.concatenate(self._driver.x)
+
+    def gaps(self, rounds: int) -> Array:
+        """The gaps of so many further rounds."""
+        found = np.empty(rounds)
+        for step in range(rounds):
+            x = self._driver.x
+            private = self._driver.round(self._k + step, lambda phase, rows: None)
+            consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
+            found[step] = consensus + stationarity
+        self._k += rounds
+        return found
 
 
 def _answer(block: Block, round_: Round, rows: Array) -> Broadcast | Private:

@@ -10,14 +10,15 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.budget import RunBudget
-from dpp2.embedded import BLOCK, EmbeddedDriver, in_blocks
+from dpp2.embedded import BLOCK, EmbeddedDriver, QuietRun, in_blocks
 from dpp2.experiment import Experiment
-from dpp2.metrics import measure
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
@@ -26,6 +27,9 @@ from dpp2.recorder import Recorder
 from dpp2.records import Records
 from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, DivergenceDetector
 from dpp2.theory import Condition
+
+if TYPE_CHECKING:
+    from dpp2.weights import Matrix
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,7 @@ class Simulation:
         self.budget.allow(unspent if ledgers is None else ledgers)
         self.driver = EmbeddedDriver.of(hosted)
         self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record)
-        section = self.experiment.algorithm
-        self.detector = DivergenceDetector(
-            partial(section.instability, self.driver.gradient, self.prepared.P), self.continued
-        )
+        self.detector = DivergenceDetector(_Watched(self.experiment.algorithm, self.driver, self.prepared.P))
         self.k, self.seconds = 0, 0.0
 
     @property
@@ -170,16 +171,6 @@ class Simulation:
         if k % WATCH_EVERY == 0 or not gap < HOPELESS:
             self.detector.check(self.recorder.columns["gap"], k, x)
 
-    def continued(self, k: int, rounds: int) -> Array:
-        """Gaps of `rounds` rounds on trial, from round k on and without noise; the run itself stays where it is."""
-        driver, gaps = self.driver.quiet(), np.empty(rounds)
-        for step in range(rounds):
-            x = driver.x
-            private = driver.round(k + step, lambda phase, rows: None)
-            consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
-            gaps[step] = consensus + stationarity
-        return gaps
-
     def snapshot(self, since: int = 0) -> Snapshot:
         """Where the run stands, with the records of rounds `since` … k−1."""
         return Snapshot(
@@ -229,3 +220,21 @@ class Simulation:
         stopped = self.allowance.reason if self.k == self.allowance.rounds else None
         spent, claimed = self.account.epsilon(self.k), self.account.paper_epsilon(self.k)
         return PrivacyReport(spent, claimed, stopped, self.account.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """What the detector of divergence asks of an embedded run."""
+
+    section: AlgorithmSection
+    driver: EmbeddedDriver
+    P: Matrix
+
+    def trial(self, k: int) -> QuietRun:
+        return QuietRun(self.driver, k)
+
+    def spectral_radius(self, x: Array) -> float:
+        return self.section.spectral_radius(self.driver.gradient, self.P, x)
+
+    def instability(self, x: Array, k: int) -> Divergence | None:
+        return self.section.instability(self.driver.gradient, self.P, x, k)

@@ -134,6 +134,10 @@ class AlgorithmSection(Section):
         why = f"the gap grows without bound; a smaller algorithm.{self.step} is the first thing to try with {self.name}"
         return Divergence(k, float("nan"), "unexplained", why)
 
+    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
+        """Of the noise-free iteration linearised at x; nan where nobody has analysed it, or it would take too long."""
+        return float("nan")
+
     def message_bytes(self, dimension: int) -> int:
         """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
         return 8 * dimension

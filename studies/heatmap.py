@@ -11,6 +11,7 @@ from adversary.findings import QUANTITIES
 from adversary.report.drawing import svg
 from adversary.report.page import Shown, listed, page, section, summary, table
 from adversary.verdicts import RECOVERED
+from store.files import write_whole
 from studies.matrix import EARLY, QUANTITIES_COMPARED, WHEN, Key, Matrix
 
 if TYPE_CHECKING:
@@ -94,19 +95,14 @@ def _recovered(matrix: Matrix, attacker: str, protection: str, key: Key) -> bool
 
 
 def png(matrix: Matrix, path: Path) -> None:
-    """The heat map as a picture, written beside and renamed."""
+    """The heat map as a picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure, matrix)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        figure.savefig(beside, dpi=120, format="png")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, lambda file: figure.savefig(file, dpi=120, format="png"))
 
 
 def draw(figure: Figure, matrix: Matrix) -> None:

@@ -20,6 +20,7 @@ from adversary.tap.reassembly import Run
 from adversary.tap.streams import Captured, Conversation
 from adversary.tap.tls import is_ciphertext, leaks
 from dpp2.errors import BadInput
+from store.files import write_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Decoded:
             written.append(folder / "observation.npz")
         for name, document in documents.items():
             if document is not None:
-                (folder / name).write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+                write_text(folder / name, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
                 written.append(folder / name)
         return written
 

@@ -193,6 +193,10 @@ class AlgorithmSection(Section):
             for agent, degree in enumerate(degrees.tolist())
         )
 
+    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
+        """Of the noise-free iteration linearised at x; nan where nobody has analysed it, or it would take too long."""
+        return float("nan")
+
     def program(self, context: AgentContext, noise: NoiseSection) -> Program:
         """The round program of the agents in `context.owned`."""
         return self.program_class(self, context, noise.streams(context))

@@ -10,7 +10,7 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.output import console, errors, print_json, progress_bar, waiting
 
 ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
@@ -98,11 +98,12 @@ def orchestrate(
 
         dpp2 orchestrate --cluster cluster.toml --experiment experiment.toml --tls certs/orchestrator
     """
+    from dpp2.prepared import PreparedRun
     from node.cluster import Cluster
     from node.tls import ORCHESTRATOR, Identity
     from orchestrator.drive import DriveFailed
+    from orchestrator.orchestrate import Orchestration, run_id_of
     from orchestrator.orchestrate import orchestrate as drive_nodes
-    from orchestrator.orchestrate import run_id_of
     from orchestrator.runner import RunFailed
 
     if (tls is None) != plaintext:
@@ -110,19 +111,13 @@ def orchestrate(
     if window < 1:
         raise BadInput("--window", window, "a whole number ≥ 1")
     identity = Identity.load(tls, [ORCHESTRATOR]) if tls else None
-    resolved = Experiment.load(experiment, overrides or []).resolve()
-    nodes, run_id = Cluster.load(cluster), run_id_of(resolved, state)
+    prepared = PreparedRun.of(Experiment.load(experiment, overrides or []))
+    nodes, rounds = Cluster.load(cluster), prepared.experiment.run.rounds
+    run_id = run_id_of(prepared.experiment, state)
+    asked = Orchestration(prepared, run_id, nodes, identity, window=1 if strict else window, keep=keep)
     try:
         with progress_bar("rounds") as show:
-            done = drive_nodes(
-                resolved,
-                nodes,
-                run_id,
-                identity,
-                window=1 if strict else window,
-                keep=keep,
-                progress=lambda drive: show(drive.round, resolved.run.rounds, waiting(drive.late())),
-            )
+            done = drive_nodes(asked, lambda drive: show(drive.round, rounds, waiting(drive.late())))
     except DriveFailed as failure:
         raise RunFailed(str(failure)) from None
     if json:
@@ -165,8 +160,3 @@ def collect(
         errors.print("note: without telemetry there is no truth.npz, and an audit cannot be scored")
     if done.missing:
         errors.print(f"note: left out: {done.missing}")
-
-
-def waiting(agents: list[int]) -> str:
-    """Whom everybody waits for, in a few words."""
-    return f"waiting for {', '.join(map(str, agents[:8]))}{' …' if len(agents) > 8 else ''}" if agents else ""

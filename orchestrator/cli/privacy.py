@@ -9,7 +9,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import BadInput, Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import (
     Calibration,
     Epsilon,
@@ -160,7 +161,7 @@ def check(
     """
     experiment = Experiment.load(file, overrides or [])
     try:
-        simulation = Simulation(experiment, record=False)
+        prepared = PreparedRun.of(experiment)
     except BadInput as refusal:
         if refusal.field not in ("algorithm.beta", "network.weights", "network.topology"):
             raise
@@ -168,8 +169,8 @@ def check(
             f"not admissible: {refusal}"
         )
         return
-    account, rounds = simulation.account, simulation.experiment.run.rounds
-    conditions = simulation.conditions()
+    objective, rounds = prepared.objective(), experiment.run.rounds
+    account, conditions = prepared.account(objective), prepared.conditions(float(objective.smoothness.max()))
     if plot is not None:
         plots.epsilon(account, rounds, _drawable(plot))
     if json:
@@ -181,7 +182,7 @@ def check(
             "notes": list(account.notes),
         })  # fmt: skip
         return
-    eigenvalues = simulation.prepared.spectrum
+    eigenvalues = prepared.spectrum
     console.print(f"admissible: λ(P) from {eigenvalues.connectivity:.4g} to {eigenvalues.largest:.4g}, G ≻ 0")
     table = Table("condition (paper, sufficient)", "left", "right", "")
     for c in conditions:

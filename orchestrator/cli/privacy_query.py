@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import BadInput, Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import (
     MOST_ROUNDS,
     Calibration,
@@ -45,9 +46,9 @@ class PrivacyQuery:
         notes: tuple[str, ...] = ()
         asked = 500
         if file is not None or overrides:
-            simulation = Simulation(Experiment.load(file, overrides or []), record=False)
-            mechanisms, asked = _accounted(simulation.account), simulation.experiment.run.rounds
-            notes = simulation.account.notes
+            prepared = PreparedRun.of(Experiment.load(file, overrides or []))
+            account, asked = prepared.account(), prepared.experiment.run.rounds
+            mechanisms, notes = _accounted(account), account.notes
         chosen = {name: value for name, value in given.items() if value is not None}
         named = tuple(_named(mechanism, chosen) for mechanism in mechanisms)
         return cls(named, asked if rounds is None else _countable(rounds), notes)

@@ -17,8 +17,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dpp2 import Experiment, Simulation
+from dpp2 import Experiment
+from dpp2.prepared import PreparedRun
 from orchestrator.local import for_nodes
+from store.files import write_text
 from studies.bench.contenders import (
     REPETITIONS,
     Groups,
@@ -43,7 +45,7 @@ def bench(note: Note = lambda _: None, disropt_python: str = sys.executable) -> 
 
 
 async def _bench(note: Note, python: str | None) -> dict[str, Any]:
-    paper, two = _simulation(), "50 agents, a service each, 2 processes"
+    paper, two = _prepared(), "50 agents, a service each, 2 processes"
     return {
         "two_processes": await _against_bare(paper, separately(50, 2), 20, note, two),
         "fifty_processes": await _against_bare(
@@ -58,24 +60,24 @@ async def _bench(note: Note, python: str | None) -> dict[str, Any]:
     }
 
 
-def _simulation(**overrides: Any) -> Simulation:
+def _prepared(**overrides: Any) -> PreparedRun:
     """An experiment that is only ever run by nodes, for as many rounds as are asked for."""
-    return Simulation(Experiment.load(overrides={"run.rounds": 10**5, **overrides}), record=False)
+    return PreparedRun.of(Experiment.load(overrides={"run.rounds": 10**5, **overrides}))
 
 
 async def _against_bare(
-    simulation: Simulation, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
+    prepared: PreparedRun, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
 ) -> dict[str, float]:
     """Nodes, bare streams with their settings, bare streams as gRPC comes, and DISROPT if there is a Python for it."""
     note(what)
     async with AsyncExitStack() as stack:
-        starts = {"ours": nodes(simulation, groups), "bare": bare(simulation, groups)}
-        starts["untuned"] = bare(simulation, groups, tuned=False)
+        starts = {"ours": nodes(prepared, groups), "bare": bare(prepared, groups)}
+        starts["untuned"] = bare(prepared, groups, tuned=False)
         if python is not None:
-            starts["disropt"] = disropt(simulation, python)
+            starts["disropt"] = disropt(prepared, python)
         sides = {name: await stack.enter_async_context(start) for name, start in starts.items()}
         rates = await taking_turns(sides, dict.fromkeys(sides, rounds))
-    messages = _messages(simulation)
+    messages = _messages(prepared)
     figures = {
         "rounds_per_second": rates["ours"],
         "rounds_per_second_bare": rates["bare"],
@@ -88,16 +90,16 @@ async def _against_bare(
     return figures if python is None else figures | {"rounds_per_second_disropt": rates["disropt"]}
 
 
-def _messages(simulation: Simulation) -> int:
+def _messages(prepared: PreparedRun) -> int:
     """In one round: every phase in both directions of every link."""
-    return len(simulation.experiment.algorithm.phases) * 2 * len(simulation.prepared.graph.edges)
+    return len(prepared.experiment.algorithm.phases) * 2 * len(prepared.graph.edges)
 
 
-async def _together(simulation: Simulation, note: Note) -> dict[str, float]:
+async def _together(prepared: PreparedRun, note: Note) -> dict[str, float]:
     """The same fifty agents, hosted by two nodes and by fifty."""
     note("50 agents in 2 nodes, and in 50")
     shapes = {"together": together(50, 2), "apart": separately(50, 50)}
-    async with nodes(simulation, shapes["together"]) as two, nodes(simulation, shapes["apart"]) as fifty:
+    async with nodes(prepared, shapes["together"]) as two, nodes(prepared, shapes["apart"]) as fifty:
         rates = await taking_turns({"together": two, "apart": fifty}, {"together": 200, "apart": 10})
     return {
         "rounds_per_second": rates["together"],
@@ -107,29 +109,29 @@ async def _together(simulation: Simulation, note: Note) -> dict[str, float]:
 
 
 @contextmanager
-def ten_agents() -> Iterator[Simulation]:
+def ten_agents() -> Iterator[PreparedRun]:
     """10 agents and 25 edges, drawn at random."""
     import networkx as nx
 
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         path = Path(folder) / "graph.edges"
         graph = next(g for g in (nx.gnm_random_graph(10, 25, seed=seed) for seed in range(100)) if nx.is_connected(g))
-        path.write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
-        yield _simulation(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
+        write_text(path, "".join(f"{i} {j}\n" for i, j in graph.edges))
+        yield _prepared(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
 
 
 async def _ten_agents(note: Note, python: str | None) -> dict[str, float]:
     """One process each."""
-    with ten_agents() as simulation:
-        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges", python)
+    with ten_agents() as prepared:
+        return await _against_bare(prepared, separately(10, 10), 60, note, "10 agents, 25 edges", python)
 
 
 async def _wide(note: Note) -> dict[str, float]:
     """4 agents that send 800,000 bytes a message."""
     wide = {"network.topology": "complete", "network.agents": 4, "problem.name": "quadratic"}
-    simulation = _simulation(**wide, **{"problem.dimension": 100_000})
-    figures = await _against_bare(simulation, separately(4, 4), 10, note, "4 agents, d = 100,000")
-    bytes_per_message = frame_bytes(simulation)
+    prepared = _prepared(**wide, **{"problem.dimension": 100_000})
+    figures = await _against_bare(prepared, separately(4, 4), 10, note, "4 agents, d = 100,000")
+    bytes_per_message = frame_bytes(prepared)
     return {
         "bytes_per_second": figures["messages_per_second"] * bytes_per_message,
         "bytes_per_second_bare": figures["messages_per_second_bare"] * bytes_per_message,
@@ -140,11 +142,11 @@ async def _wide(note: Note) -> dict[str, float]:
 async def _overhead(note: Note) -> dict[str, float]:
     """Of TLS, and of a checkpoint every 10 rounds, on 50 agents in 2 processes, a service each."""
     note("TLS and checkpoints")
-    simulation, groups = _simulation(), separately(50, 2)
+    prepared, groups = _prepared(), separately(50, 2)
     async with (
-        nodes(simulation, groups, every=_NEVER) as plain,
-        nodes(simulation, groups, every=_NEVER, tls=True) as tls,
-        nodes(simulation, groups, every=10) as saving,
+        nodes(prepared, groups, every=_NEVER) as plain,
+        nodes(prepared, groups, every=_NEVER, tls=True) as tls,
+        nodes(prepared, groups, every=10) as saving,
     ):
         sides = {"plain": plain, "tls": tls, "saving": saving}
         rates = await taking_turns(sides, dict.fromkeys(sides, 20))
@@ -158,8 +160,8 @@ async def _overhead(note: Note) -> dict[str, float]:
 async def _memory(note: Note) -> dict[str, Any]:
     """What a node holds after 2,000 and after 10,000 rounds."""
     note("memory over 10,000 rounds")
-    simulation = _simulation(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
-    async with nodes(simulation, separately(4, 4)) as ours:
+    prepared = _prepared(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
+    async with nodes(prepared, separately(4, 4)) as ours:
         await ours.block(2_000)
         before = await ours.resident()
         await ours.block(8_000)
@@ -172,7 +174,7 @@ def _start_up(note: Note) -> dict[str, Any]:
     """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
     note("start-up")
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
-        (Path(folder) / "experiment.toml").write_text(for_nodes(_simulation(), Path(folder)).to_toml())
+        write_text(Path(folder) / "experiment.toml", for_nodes(_prepared(), Path(folder)).to_toml())
         scripts = {"node": _START, "libraries": _LIBRARIES}
         turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
     seconds = {name: median(turn[name]["cpu_seconds"] for turn in turns) for name in scripts}

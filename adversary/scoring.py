@@ -60,9 +60,12 @@ class Truth:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """All agents' objectives, drawn again from the experiment; None where the truth came without one."""
-        agents = self.x.shape[1]
-        return self.experiment.problem.objective(range(agents), agents) if self.experiment else None
+        """All agents' objectives as they were run, drawn again from the experiment; None without an experiment."""
+        if self.experiment is None:
+            return None
+        agents, bound = self.x.shape[1], self.experiment.privacy.feature_bound
+        problem = self.experiment.problem if bound is None else self.experiment.problem.bounded(bound)
+        return problem.objective(range(agents), agents)
 
 
 def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:

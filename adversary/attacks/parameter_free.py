@@ -34,7 +34,10 @@ class ParameterFree:
             return missing
         messages = Messages.of(view, alpha=0.0, beta=1.0)
         if messages.coordinates <= _VECTORS:
-            return f"needs more than {_VECTORS} coordinates of agents that were followed, not {messages.coordinates}"
+            return (
+                f"needs more than {_VECTORS} coordinates of agents whose own and whose neighbours' messages were all "
+                f"overheard, not {messages.coordinates}"
+            )
         return three_round.lacks_three(messages)
 
     def run(self, view: View) -> Estimate:

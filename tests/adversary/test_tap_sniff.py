@@ -38,9 +38,9 @@ def may_sniff() -> bool:
     return True
 
 
-needs_root = pytest.mark.skipif(not may_sniff(), reason="needs the right to open packet sockets")
-needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
-needs_editcap = pytest.mark.skipif(shutil.which("editcap") is None, reason="needs editcap")
+needs_root = pytest.mark.needs("the right to open packet sockets", may_sniff())
+needs_tshark = pytest.mark.needs("tshark", shutil.which("tshark") is not None)
+needs_editcap = pytest.mark.needs("editcap", shutil.which("editcap") is not None)
 
 
 @needs_root

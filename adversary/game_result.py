@@ -55,7 +55,7 @@ class GameResult:
         return self.bounds[-1]
 
 
-def contest(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
+def game_result(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
     """Play for the agent whose ε is largest."""
     game = _game(account, section, rounds)
     if isinstance(game, Unsupported):

@@ -43,7 +43,7 @@ class Evidence:
     noise_left: float  # scale of the noise in the last of these rounds, in units of its first
     epsilon: Epsilon | Unsupported
     paper_epsilon: PaperEpsilon | Unsupported
-    contest: GameResult | Unsupported | None
+    game: GameResult | Unsupported | None
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
 
 
@@ -109,7 +109,7 @@ def _recovered(evidence: Evidence, what: str) -> bool:
 
 
 def _dp(claim: str, evidence: Evidence) -> Verdict:
-    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.contest
+    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.game
     if isinstance(spent, Unsupported):
         return Verdict(claim, None, f"no ε can be given: {spent.reason}")
     if spent.log10 == math.inf:

@@ -25,7 +25,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
             section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",
-            section("To keep in mind", listed([*report.overheard.leaks, *notes(report)])),
+            section("To keep in mind", listed([*report.interception.leaks, *notes(report)])),
         ],
     )
 

@@ -16,18 +16,18 @@ from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 def document(report: AuditReport) -> dict[str, Any]:
     """Errors are medians over the last tenth of the rounds; null where there is none."""
-    accounted, played = report.accounted, report.contest
+    cost, played = report.cost, report.game
     return {
         "run": report.run,
         "attacker": report.attacker.kind,
-        "observation": report.overheard.source,
+        "observation": report.interception.source,
         "summary": sentences.summary(report),
         "attacks": [_finding(one) for one in report.findings],
         "not_applicable": [{"name": one.name, "reason": one.reason} for one in report.skipped],
         "unscored": report.unscored,
-        "leaks": list(report.overheard.leaks),
-        **_epsilon("", accounted.epsilon),
-        **_epsilon("paper_", accounted.paper_epsilon),
+        "leaks": list(report.interception.leaks),
+        **_epsilon("", cost.epsilon),
+        **_epsilon("paper_", cost.paper_epsilon),
         "epsilon_lower_bound": played.bound.value if isinstance(played, GameResult) else None,
         "confidence": played.bound.confidence if isinstance(played, GameResult) else None,
         "game": _game(played),
@@ -38,8 +38,8 @@ def document(report: AuditReport) -> dict[str, Any]:
 
 def notes(report: AuditReport) -> list[str]:
     """What the tap missed, and what makes every ε void."""
-    observation = report.overheard.observation
-    return [*(observation.gaps + observation.notes if observation else ()), *report.accounted.notes]
+    observation = report.interception.observation
+    return [*(observation.gaps + observation.notes if observation else ()), *report.cost.notes]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

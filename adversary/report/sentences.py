@@ -22,7 +22,7 @@ def headline(report: AuditReport) -> str:
     experiment = report.experiment
     return (
         f"{experiment.algorithm.name} on the {experiment.problem.name} problem, {experiment.network.agents} agents, "
-        f"{report.accounted.rounds} rounds; attacker: {report.attacker.words}; heard from {report.overheard.source}"
+        f"{report.cost.rounds} rounds; attacker: {report.attacker.words}; heard from {report.interception.source}"
     )
 
 
@@ -31,7 +31,7 @@ def summary(report: AuditReport) -> list[str]:
     said = [_who(report)]
     if report.view is None:
         said.append("Nothing to work on: the channels carried ciphertext, and no attack reads that.")
-        said.append(f"What still leaks: {'; '.join(report.overheard.leaks)}.")
+        said.append(f"What still leaks: {'; '.join(report.interception.leaks)}.")
     elif report.truth is None:
         said.append(f"{len(report.findings)} attacks were run, but {report.unscored}.")
     else:
@@ -115,7 +115,7 @@ def besides(finding: Finding, worst: float = math.inf) -> str:
 
 
 def _cost(report: AuditReport) -> str:
-    spent, claimed = report.accounted.epsilon, report.accounted.paper_epsilon
+    spent, claimed = report.cost.epsilon, report.cost.paper_epsilon
     if isinstance(spent, Unsupported):
         return f"No ε can be given: {spent.reason}."
     if spent.log10 == math.inf:
@@ -125,7 +125,7 @@ def _cost(report: AuditReport) -> str:
 
 
 def _proof(report: AuditReport) -> str:
-    played = report.contest
+    played = report.game
     if played is None:
         return "The distinguishing game was not played."
     if isinstance(played, Unsupported):

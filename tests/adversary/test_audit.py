@@ -168,7 +168,7 @@ def test_a_taps_record_is_used_in_place_of_the_runs_own(make_run: MakeRun, tmp_p
     assert {one.name for one in report.skipped} >= {"telescope"}
     assert report.last == (92, 99)
     assert len(document(report)["attacks"][0]["rounds"]["x"]) == 80
-    assert report.accounted.rounds == 100
+    assert report.cost.rounds == 100
     assert verdict(report, CLAIMS[0]).held is False
 
 
@@ -209,7 +209,7 @@ def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
     assert {one.name for one in report.findings} | {one.name for one in report.skipped} == {a.name for a in ATTACKS}
     assert all(one.reason for one in report.skipped)
     if name != "dpp2":
-        assert isinstance(report.contest, Unsupported)
+        assert isinstance(report.game, Unsupported)
         assert "no tier one" in verdict(report, CLAIMS[0]).evidence
     if name in ("dpp2", "dgd"):  # the others look alike, and drawing takes a second
         assert "All attacks" in render(report)
@@ -218,12 +218,12 @@ def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
 def test_the_game_is_part_of_an_audit(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contests, "_MOST_TRIALS", 5_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, GameResult)
-    assert isinstance(report.contest.prediction, Prediction)
-    assert report.contest.prediction.agrees
-    assert report.contest.prediction.keeps
+    assert isinstance(report.game, GameResult)
+    assert isinstance(report.game.prediction, Prediction)
+    assert report.game.prediction.agrees
+    assert report.game.prediction.keeps
     described = document(report)
-    assert 0 < described["epsilon_lower_bound"] <= report.contest.game.epsilon <= described["epsilon"]
+    assert 0 < described["epsilon_lower_bound"] <= report.game.game.epsilon <= described["epsilon"]
     assert described["confidence"] == 1 - 1e-6
     assert verdict(report, CLAIMS[3]).held is True
     assert "the distinguishing game proves ε ≥" in verdict(report, CLAIMS[3]).evidence
@@ -238,10 +238,10 @@ def test_without_dp_accounting_the_report_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
     monkeypatch.setattr(contests, "_MOST_TRIALS", 2_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, GameResult)
-    assert isinstance(report.contest.prediction, Unsupported)
+    assert isinstance(report.game, GameResult)
+    assert isinstance(report.game.prediction, Unsupported)
     assert "pip install 'dpp2[dp]'" in document(report)["game"]["reason"]
-    assert report.contest.bound.value > 0
+    assert report.game.bound.value > 0
 
 
 def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
@@ -254,14 +254,14 @@ def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
         run__rounds=3000,
     )
     report = audit(run, QUICK, game=False)
-    assert 0 < report.accounted.rounds < 3000
+    assert 0 < report.cost.rounds < 3000
     assert verdict(report, CLAIMS[0]).held is False
     assert "What was sent" in render(report)
 
 
 def test_runs_without_noise_or_bound_get_a_sentence_in_place_of_a_game(make_run: MakeRun) -> None:
     bare = audit(make_run(noise__u_w=0.0, noise__u_e=0.0), ATTACKS[:1])
-    assert isinstance(bare.contest, Unsupported)
+    assert isinstance(bare.game, Unsupported)
     assert "told apart with certainty" in document(bare)["game"]["reason"]
 
 

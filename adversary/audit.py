@@ -171,9 +171,7 @@ def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None,
     return done
 
 
-def _game(
-    account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note
-) -> GameResult | Unsupported:
+def _game(account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note) -> GameResult | Unsupported:
     note("distinguishing game")
     return account if isinstance(account, Unsupported) else game_result(account, experiment.algorithm, rounds)
 

@@ -75,6 +75,12 @@ class Knowledge:
         """1 + τ; an attacker who does not know of damping takes the paper's algorithm, τ = 0."""
         return 1.0 + (self.damping or 0.0)
 
+    @property
+    def identifiable(self) -> dict[str, float]:
+        """What messages can tell of the parameters: (1+τ)α and (1+τ)β. Damping by τ looks like longer steps."""
+        known = {"alpha": self.alpha, "beta": self.beta}
+        return {name: self.t * value for name, value in known.items() if value is not None}
+
     def scale(self, which: str, rounds: Array) -> Array | None:
         """Standard deviations √2·u·r^k of one noise ("w" or "e"), (len(rounds), N); None where they are hidden."""
         u = self.u_w if which == "w" else self.u_e

@@ -102,6 +102,7 @@ class Score:
     grad: Errors | None
     eta: Errors | None
     data: Mapping[str, float]
+    parameters: Mapping[str, float]
 
 
 def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 0) -> Score:
@@ -114,6 +115,7 @@ def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 
         _vector_errors(estimate.grad, truth.grad, seen, first),
         _scalar_errors(estimate.eta, truth.eta, first),
         _data_errors(estimate, truth, seen),
+        _parameter_errors(estimate, truth),
     )
 
 
@@ -157,6 +159,14 @@ def _since(per_round: Array, bound: float, first: int) -> int | None:
     above = np.flatnonzero(~(per_round < bound))
     start = int(above[-1]) + 1 if len(above) else 0
     return first + start if start < len(per_round) else None
+
+
+def _parameter_errors(estimate: Estimate, truth: Truth) -> dict[str, float]:
+    """Relative errors of the algorithm's parameters, against what messages can tell of them."""
+    if truth.experiment is None:
+        return {}
+    true = Knowledge.of(truth.experiment).identifiable
+    return {name: abs(value / true[name] - 1) for name, value in estimate.parameters.items() if true.get(name)}
 
 
 def _data_errors(estimate: Estimate, truth: Truth, seen: Sequence[int]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from adversary.game_result import GameResult
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
+PARAMETER_RECOVERED = 0.01  # the same for a parameter, which is one number and not a cloud of them
 _GONE = 1e-3  # of its first scale: noise that no longer hides anything
 _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
@@ -58,8 +59,8 @@ def judge(evidence: Evidence) -> tuple[Verdict, ...]:
 
 
 def best(findings: Sequence[Finding], what: str) -> tuple[Finding, float] | None:
-    """The attack with the least error, leaving aside the one that does not listen."""
-    scored = [(one, one.error(what)) for one in findings if one.name != "prior"]
+    """The attack with the least error, among those that listen."""
+    scored = [(one, one.error(what)) for one in findings if one.attack.listens]
     known = [(one, error) for one, error in scored if error is not None]
     return min(known, key=lambda pair: pair[1], default=None)
 

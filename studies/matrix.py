@@ -33,7 +33,6 @@ NONE, TIER_ONE, TIER_TWO, BOTH, DAMPED, TLS = PROTECTIONS = (
 CIPHERTEXT = "ciphertext"
 EARLY, LATE = WHEN = ("first tenth", "last tenth")  # of the rounds: while the noise is there, and when it may have gone
 QUANTITIES_COMPARED = ("x", "gradient")
-_NOT_COMPARED = ("prior", "data")  # the one does not listen, the other gives neither x nor gradients
 
 
 Key = tuple[str, str]  # what, when
@@ -91,7 +90,7 @@ def compare(
         knowledge = public_knowledge(result.experiment, observation)
         for kind in ATTACKERS:
             view = Attacker(kind, agent).view(observation, knowledge, truth)
-            found = [attempt(attack, view, truth) for attack in attacks if attack.name not in _NOT_COMPARED]
+            found = [attempt(attack, view, truth) for attack in attacks if attack.compared]
             cells[kind, protection] = _cell([one for one in found if isinstance(one, Finding)])
     for kind in ATTACKERS:
         cells[kind, TLS] = cells[kind, BOTH] if kind == "neighbour" else Cell({}, {}, ciphertext=True)

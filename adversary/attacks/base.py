@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,31 +17,34 @@ from dpp2.arrays import Array
 class Estimate:
     """What an attack claims; NaN, or None for a whole quantity, where it claims nothing.
 
-    x, grad: (K, N, d) for x_i^k and ∇f_i(x_i^k); eta: (K,). `facts` are single numbers (such as a recovered α),
-    `curves` the same per round (K,), and `data` whatever came back of the agents' data, one row per agent.
+    x, grad: (K, N, d) for x_i^k and ∇f_i(x_i^k); eta: (K,). `parameters` are numbers of the algorithm as far as
+    messages can tell them (`Knowledge.identifiable`), `curves` the same per round (K,), and `data` what was found of
+    the agents' data, one row per agent.
     """
 
     name: str
     x: Array | None = None
     grad: Array | None = None
     eta: Array | None = None
-    facts: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Array] = field(default_factory=dict)
     data: Mapping[str, Array] = field(default_factory=dict)
 
 
-class Attack(Protocol):
-    """One attack. `summary` is one sentence for reports."""
+class Attack(ABC):
+    """One attack, and what reports need to know of it. `summary` is one sentence."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    listens: ClassVar[bool] = True  # False: the yardstick, which recovers nothing whatever its error is
+    compared: ClassVar[bool] = True  # in tables of the least error of x and of gradients
+    rounds_in_a_row: ClassVar[int | None] = None  # so many are enough, wherever they lie; None: it takes more
 
-    @property
-    def summary(self) -> str: ...
-
+    @abstractmethod
     def needs(self, view: View) -> str | None:
         """What this view lacks for the attack, as a sentence; None if it can be run."""
 
+    @abstractmethod
     def run(self, view: View) -> Estimate: ...
 
 

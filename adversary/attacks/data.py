@@ -10,13 +10,12 @@ where an agent holds few samples, all of them do (`samples`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from adversary.attacks.algebra import Messages
-from adversary.attacks.base import Estimate
+from adversary.attacks.base import Attack, Estimate
 from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
 from adversary.attacks.smoother import NoiseScales, Smoother
 from adversary.views import View
@@ -30,12 +29,12 @@ _PASSES = 3  # of the regression; each learns from the one before how far the po
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Attack):
     """Per agent `point` x★, `hessian` there, `gradient_at_zero`; of logistic problems `mean` and, if few, `samples`."""
 
-    name: str = "data"
-    summary: str = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+    name = "data"
+    summary = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+    compared = False  # it estimates objectives
 
     def needs(self, view: View) -> str | None:
         if missing := _SMOOTHER.needs(view):

@@ -6,9 +6,7 @@ the tiers, so ĝ is off everywhere, and its relative error tends to 1 as z vanis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from adversary.attacks.base import Estimate, only
+from adversary.attacks.base import Attack, Estimate, only
 from adversary.views import View
 
 # Phases of any algorithm that stand for the iterate, or for the gradient, up to noise and mixing.
@@ -16,10 +14,9 @@ _ITERATES = ("y", "xa", "x_half", "x_new", "cx")
 _GRADIENTS = ("z", "ya", "d", "cy")
 
 
-@dataclass(frozen=True)
-class Direct:
-    name: str = "direct"
-    summary: str = "Reads the messages as if nothing had been done to them."
+class Direct(Attack):
+    name = "direct"
+    summary = "Reads the messages as if nothing had been done to them."
 
     def needs(self, view: View) -> str | None:
         if not view.agents:

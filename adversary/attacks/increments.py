@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from adversary.attacks.algebra import mix
-from adversary.attacks.base import Estimate, lacks_parameters, lacks_start, only
+from adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
 from adversary.views import View
 from dpp2.arrays import Array
 
@@ -38,10 +38,9 @@ class _Heard:
     p: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Increments:
-    name: str = "increments"
-    summary: str = "Subtracts from each update what the messages explain; what is left is the gradient."
+class Increments(Attack):
+    name = "increments"
+    summary = "Subtracts from each update what the messages explain; what is left is the gradient."
 
     def needs(self, view: View) -> str | None:
         if view.knowledge.algorithm not in _GRADIENTS or len(view.observation.phases) != 1:

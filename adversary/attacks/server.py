@@ -6,20 +6,17 @@ the noise of those messages alone: N(0, σ²) and ‖x − x⁻‖ N(0, σ_d²).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from adversary.attacks.base import Estimate, lacks_parameters, lacks_start, only
+from adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
 from adversary.views import View
 
 _SERVER = 0  # the middle of the star
 
 
-@dataclass(frozen=True)
-class Server:
-    name: str = "server"
-    summary: str = "Reads x from the server's broadcast and adds up each client's gradient differences."
+class Server(Attack):
+    name = "server"
+    summary = "Reads x from the server's broadcast and adds up each client's gradient differences."
 
     def needs(self, view: View) -> str | None:
         if view.knowledge.algorithm != "diff2":

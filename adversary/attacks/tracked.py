@@ -10,22 +10,19 @@ are recovered. PGTC sends differences to references that everybody can follow; i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from adversary.attacks.algebra import mix
-from adversary.attacks.base import Estimate, lacks_parameters, lacks_start, only
+from adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
 from adversary.views import View
 from dpp2.arrays import Array
 
 _TRACKING = ("gradient-tracking", "diadsp", "pgtc")
 
 
-@dataclass(frozen=True)
-class Tracked:
-    name: str = "tracked"
-    summary: str = "Adds up the changes of the tracked gradient, and takes the public step for x."
+class Tracked(Attack):
+    name = "tracked"
+    summary = "Adds up the changes of the tracked gradient, and takes the public step for x."
 
     def needs(self, view: View) -> str | None:
         if view.knowledge.algorithm not in _TRACKING:

@@ -50,7 +50,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         **{f"{what}_error": finding.error(what) for what in QUANTITIES},
         "rounds": {what: _numbers(errors[what].rounds) if what in errors else None for what in QUANTITIES},
         "since": {what: {f"{bound:g}": k for bound, k in one.since.items()} for what, one in errors.items()},
-        "facts": dict(finding.estimate.facts),
+        "facts": dict(finding.estimate.parameters),
+        "fact_errors": dict(finding.parameters),
         "data_errors": dict(finding.data),
     }
 

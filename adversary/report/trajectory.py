@@ -78,7 +78,7 @@ def _draw(figure: Figure, shown: Trajectory) -> None:
 
 def _closest_throughout(report: AuditReport) -> Finding | None:
     """The attack with the least error of x over the whole run, in the mean of its logarithm."""
-    scored = [one for one in report.findings if one.name != "prior" and "x" in one.errors]
+    scored = [one for one in report.findings if one.attack.listens and "x" in one.errors]
 
     def mean(finding: Finding) -> float:
         logs = np.log10(positive(finding.errors["x"].rounds))

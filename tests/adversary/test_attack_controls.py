@@ -110,14 +110,17 @@ def test_window_works_near_consensus_and_not_before() -> None:
 
 
 def test_parameters_come_back_from_who_hides_them() -> None:
-    """Damped: only to who knows τ; who does not gets (1+τ)α, (1+τ)β and (1+τ)x."""
+    """Damped, they are (1+τ)α and (1+τ)β, whether or not τ is known; who does not know it gets (1+τ)x as well."""
     run = small(noise__decay=0.5, algorithm__damping=0.5, run__rounds=80)
+    knowing, score = run.tried("parameter-free")
+    assert knowing.parameters["alpha"] == pytest.approx(0.15, rel=1e-6)
+    assert max(score.parameters.values()) < 1e-6
     view = run.everything
     ignorant = type(view)("global", view.observation, view.knowledge.hidden(), view.agents)
     estimate, _ = run.tried("parameter-free", ignorant)
     assert BY_NAME["three-round"].needs(ignorant) == "needs α and β, which this attacker does not know"
-    assert estimate.facts["alpha"] == pytest.approx(0.15, rel=1e-6)
-    assert estimate.facts["beta"] == pytest.approx(0.075, rel=1e-6)
+    assert estimate.parameters["alpha"] == pytest.approx(0.15, rel=1e-6)
+    assert estimate.parameters["beta"] == pytest.approx(0.075, rel=1e-6)
     assert estimate.grad is None  # ρ is hidden, too
     assert estimate.x is not None
     np.testing.assert_allclose(estimate.x[40] / 1.5, run.truth.x[40], rtol=1e-4)
@@ -125,7 +128,7 @@ def test_parameters_come_back_from_who_hides_them() -> None:
 
 def test_parameters_do_not_come_back_from_noise() -> None:
     estimate, _ = small(noise__decay=1.0, noise__u_w=5.0, noise__u_e=5.0).tried("parameter-free")
-    assert abs(estimate.facts["alpha"] - 0.1) > 0.01
+    assert abs(estimate.parameters["alpha"] - 0.1) > 0.01
 
 
 @pytest.mark.parametrize(

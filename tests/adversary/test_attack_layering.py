@@ -13,6 +13,7 @@ ATTACKS = sorted((ROOM / "attacks").glob("*.py"))
 # The whole of what an attack may import; of dpp2 only array types and the public form of the logistic problem.
 ALLOWED = (
     "__future__",
+    "abc",
     "collections.abc",
     "dataclasses",
     "typing",

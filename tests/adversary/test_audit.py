@@ -16,6 +16,7 @@ from adversary.audit import Attacker, AuditReport, audit
 from adversary.game_result import GameResult, Prediction
 from adversary.observation import Observation
 from adversary.report import document, render
+from adversary.report.sentences import summary
 from adversary.verdicts import Verdict
 from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
@@ -105,6 +106,29 @@ def test_medians_are_those_of_the_last_tenth(full: AuditReport) -> None:
     for attack in document(full)["attacks"]:
         if attack["x_error"] is not None:
             assert attack["x_error"] == pytest.approx(np.median(attack["rounds"]["x"][-10:]))
+
+
+def test_of_a_damped_run_products_with_damping_are_recovered_and_nothing_else_is_claimed(make_run: MakeRun) -> None:
+    """Only (1+τ)α and (1+τ)β can be told from messages."""
+    report = audit(make_run(algorithm__damping=0.5, noise__decay=0.5, problem__dimension=4), QUICK, game=False)
+    (found,) = (one for one in report.findings if one.name == "parameter-free")
+    assert found.estimate.parameters == pytest.approx({"alpha": 0.15, "beta": 0.075}, rel=1e-4)
+    assert max(found.parameters.values()) < 1e-4
+    (said,) = (sentence for sentence in summary(report) if "α" in sentence)
+    assert said.startswith("Also recovered: (1+τ)α = 0.15 (off by ")
+    assert said.endswith("With damping τ, messages tell (1+τ)α and (1+τ)β, never α, β and τ themselves.")
+
+
+def test_parameters_that_are_far_off_are_not_called_recovered(make_run: MakeRun) -> None:
+    """A damped run that converges faster than its noise decays: numbers come out, and they are wrong."""
+    report = audit(make_run(algorithm__damping=1.0, noise__decay=0.95), QUICK, game=False)
+    (found,) = (one for one in report.findings if one.name == "parameter-free")
+    assert min(found.parameters.values()) > 0.01
+    (said,) = (sentence for sentence in summary(report) if "α" in sentence)
+    off = {name: f"{100 * error:.2g} %" for name, error in found.parameters.items()}
+    assert "Not recovered by these attacks: (1+τ)α = " in said
+    assert f"(off by {off['alpha']}), (1+τ)β = " in said
+    assert "recovered: (1+τ)" not in said.replace("Not recovered by these attacks: ", "")
 
 
 def test_tier_one_alone_hides_nothing(make_run: MakeRun) -> None:

@@ -6,6 +6,7 @@ sentence. The command line prints that sentence and exits with 2; nothing else i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
@@ -25,9 +26,17 @@ class BadInput(ValueError):
         self.accepted = accepted
         super().__init__(f"{field} = {_shown(value)}: expected {accepted}")
 
-    def __reduce__(self) -> tuple[type[BadInput], tuple[str, Any, str]]:
+    def __reduce__(self) -> tuple[Callable[..., BadInput], tuple[type[BadInput], str, Any, str]]:
         """Between processes an exception travels as what it was made of, not as its sentence."""
-        return BadInput, (self.field, self.value, self.accepted)
+        return _made_again, (type(self), self.field, self.value, self.accepted)
+
+
+class MissingData(BadInput):
+    """An agent's data are not on this machine. Whoever can do without them may go on."""
+
+
+class Inadmissible(BadInput):
+    """A well-formed experiment under which its algorithm is not defined: its graph, its weights or its step."""
 
 
 class UnknownName(BadInput):
@@ -37,6 +46,12 @@ class UnknownName(BadInput):
         near = get_close_matches(str(name), known, n=1)
         suggestion = f" (did you mean {near[0]!r}?)" if near else ""
         super().__init__(field, value, f"{kind}one of {', '.join(sorted(known))}{suggestion}")
+
+
+def _made_again(cls: type[BadInput], field: str, value: Any, accepted: str) -> BadInput:
+    made = cls.__new__(cls)
+    BadInput.__init__(made, field, value, accepted)
+    return made
 
 
 def _shown(value: Any) -> str:

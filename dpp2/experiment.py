@@ -107,6 +107,7 @@ class Experiment:
     def resolve(self) -> Experiment:
         """Settle what is open. Resolving a resolved experiment changes nothing."""
         network = self.network.resolve()
+        self.algorithm.check_network(network)
         self.noise.check(network.agents)
         self.privacy.check()
         problem = self.problem
@@ -143,12 +144,9 @@ class Experiment:
 
 
 def _network(algorithm: AlgorithmSection, table: Mapping[str, Any]) -> NetworkSection:
-    """An algorithm that runs on one topology brings it along, and refuses others."""
+    """An algorithm that runs on one topology brings it along; resolving refuses others, by their shape."""
     only = algorithm.topology
-    network = parse_kind("network", "topology", TOPOLOGIES, table if only is None else {"topology": only, **table})
-    if only is not None and network.topology != only:
-        raise BadInput("network.topology", network.topology, f"{only}, the only one that {algorithm.name} runs on")
-    return network
+    return parse_kind("network", "topology", TOPOLOGIES, table if only is None else {"topology": only, **table})
 
 
 def _read(path: Path) -> Tables:

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 
 from dpp2.algorithms.base import Private
-from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 from dpp2.embedded import BLOCK
 from dpp2.experiment import Experiment
@@ -25,7 +24,7 @@ from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
 from dpp2.records import Records
 from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, DivergenceDetector
-from dpp2.theory import Condition, conditions
+from dpp2.theory import Condition
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ class Simulation:
         self.driver = self.prepared.driver(block)
         section, graph = self.experiment.algorithm, self.prepared.graph
         shape = (self.experiment.run.rounds, graph.agents, self.driver.dimension)
-        message = section.message_bytes(self.driver.dimension)
-        bytes_per_round = len(section.phases) * 2 * len(graph.edges) * message
+        bytes_per_round = section.round_bytes(graph.degrees, self.driver.dimension)
         truth = record and self.experiment.run.telemetry == "full"
         smoothness = np.concatenate([block.program.objective.smoothness for block in self.driver.blocks])
         self.account = Account.of(self.experiment, smoothness, self.driver.dimension)
@@ -201,11 +199,10 @@ class Simulation:
         return PrivacyReport(spent, claimed, stopped, self.account.notes)
 
     def conditions(self) -> list[Condition]:
-        """The paper's sufficient conditions for this run; none for other algorithms or where M̄ is not known."""
+        """Sufficient conditions that the algorithm declares; none where M̄ is not known."""
         section, eigenvalues = self.experiment.algorithm, self.prepared.spectrum
-        if not isinstance(section, Dpp2Section) or not np.isfinite([self.bound, eigenvalues.connectivity]).all():
-            return []
-        return conditions(section.alpha, section.beta, section.rho, self.bound, eigenvalues)
+        known = np.isfinite([self.bound, eigenvalues.connectivity]).all()
+        return section.conditions(self.bound, eigenvalues) if known else []
 
 
 def epsilon_column(account: Account, rounds: int) -> Array:

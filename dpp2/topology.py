@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.errors import BadInput, one_line
+from dpp2.errors import BadInput, Inadmissible, one_line
 from dpp2.schema import Registry, Section
 
 if TYPE_CHECKING:  # a graph that is a list of edges needs none of it
@@ -118,7 +118,7 @@ class NetworkSection(Section):
         graph = self.any_graph
         if graph.components > 1:
             chosen = ", ".join(f"{key} = {getattr(self, key)}" for key in (*self.shape, "agents"))
-            raise BadInput(
+            raise Inadmissible(
                 "network.topology",
                 self.topology,
                 f"a connected graph, but {chosen} gives {graph.components} separate parts",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.errors import BadInput
+from dpp2.errors import Inadmissible
 from dpp2.topology import Graph, Weights
 
 if TYPE_CHECKING:  # scipy is heavy, and an agent in a container needs one row of P, not P
@@ -44,7 +44,7 @@ def edge_weights(graph: Graph, kind: Weights) -> Array:
         return ones / spectrum(_laplacian(graph, ones)).largest
     if kind == "normalised":
         if degrees.min() != degrees.max():
-            raise BadInput(
+            raise Inadmissible(
                 "network.weights",
                 kind,
                 f"a graph whose agents all have the same degree, but they have {degrees.min()} to {degrees.max()} "
@@ -116,18 +116,18 @@ def check_weights(P: Matrix, eigenvalues: Spectrum) -> None:
     scale = max(eigenvalues.largest, 1.0)
     asymmetry = float(abs(P - P.T).max())
     if asymmetry > _ROUNDING * scale:
-        raise BadInput("network.weights", "P", f"a symmetric matrix, but |P − Pᵀ| reaches {asymmetry:.3g}")
+        raise Inadmissible("network.weights", "P", f"a symmetric matrix, but |P − Pᵀ| reaches {asymmetry:.3g}")
     row_sum = float(np.abs(P @ np.ones(P.shape[0])).max())
     if row_sum > _ROUNDING * scale:
-        raise BadInput("network.weights", "P", f"rows that sum to 0, but one sums to {row_sum:.3g}")
+        raise Inadmissible("network.weights", "P", f"rows that sum to 0, but one sums to {row_sum:.3g}")
     if eigenvalues.smallest < -_ROUNDING * scale:
-        raise BadInput(
+        raise Inadmissible(
             "network.weights",
             "P",
             f"P positive semidefinite, but its least eigenvalue is {eigenvalues.smallest:.3g}",
         )
     if eigenvalues.connectivity <= _ROUNDING * scale * 1e-3:  # nan: not found; that the graph is connected was counted
-        raise BadInput(
+        raise Inadmissible(
             "network.weights",
             "P",
             f"null space span(1), but the second eigenvalue is {eigenvalues.connectivity:.3g}: the graph falls apart",
@@ -138,7 +138,7 @@ def check_step(alpha: float, beta: float, eigenvalues: Spectrum) -> None:
     """G = αI − βL ≻ 0, that is β < α/λ_max(P) (paper, eq. for G)."""
     bound = alpha / eigenvalues.largest
     if beta >= bound:
-        raise BadInput(
+        raise Inadmissible(
             "algorithm.beta",
             beta,
             f"a value below alpha/λ_max(P) = {alpha:g}/{eigenvalues.largest:.4g} = {bound:.4g} so that G = αI − βL "

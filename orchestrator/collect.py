@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2 import keys as keyed
+from dpp2.errors import MissingData
 from dpp2.prepared import Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
@@ -61,9 +63,7 @@ def _simulation(experiment: Experiment, run_id: str) -> tuple[Simulation | None,
     unknown = Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id)
     try:
         return Simulation(experiment, secrets=unknown), None
-    except BadInput as refusal:
-        if refusal.field != "problem.path":
-            raise
+    except MissingData as refusal:
         return None, f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
 
 
@@ -103,7 +103,7 @@ def _without_data(experiment: Experiment, merged: Merged) -> Callable[[RunDirect
     P = weight_matrix(graph, experiment.network.weights)
     smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
     account = Account.of(experiment, smoothness, merged.dimension)
-    recorder = _recorder(experiment, merged, account, len(graph.edges))
+    recorder = _recorder(experiment, merged, account, graph.degrees)
     records = {"observation": recorder.observation(k, P), "truth": recorder.truth(k)}
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
     document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
@@ -118,13 +118,13 @@ def _without_data(experiment: Experiment, merged: Merged) -> Callable[[RunDirect
     return write
 
 
-def _recorder(experiment: Experiment, merged: Merged, account: Account, edges: int) -> Recorder:
+def _recorder(experiment: Experiment, merged: Merged, account: Account, degrees: NDArray[np.int64]) -> Recorder:
     """What the nodes wrote down; nobody has measured the last x."""
     section, d, k = experiment.algorithm, merged.dimension, merged.k
     recorder = Recorder(
         section,
         (k, merged.agents, d),
-        len(section.phases) * 2 * edges * section.message_bytes(d),
+        section.round_bytes(degrees, d),
         epsilon_column(account, k),
         truth=merged.telemetry,
         observation=True,

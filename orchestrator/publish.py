@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array
+from dpp2.embedded import Block
 from dpp2.privacy import Epsilon, Unsupported
 from store.files import json_text, write_npz, write_text
 from store.ledgers import LedgerFile
@@ -42,7 +42,7 @@ def publish(run: Path) -> Published:
         raise BadInput("RUN", str(run), refusal.accepted) from None
     if simulation.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
-    x = np.concatenate([_noisy(simulation, block.program, block.state.x) for block in simulation.driver.blocks])
+    x = np.concatenate([_released(simulation, block) for block in simulation.driver.blocks])
     ledger = LedgerFile(directory.ledger)
     if not ledger.knows(simulation):
         raise BadInput("RUN", str(run), f"a run that {directory.ledger} has charged: a ledger lies beside its runs")
@@ -63,8 +63,9 @@ def _note(path: Path, simulation: Simulation) -> None:
     write_text(path, json_text(document))
 
 
-def _noisy(simulation: Simulation, program: object, x: Array) -> Array:
-    if not isinstance(program, Dpp2):
+def _released(simulation: Simulation, block: Block) -> Array:
+    released = block.program.published(block.state, simulation.k)
+    if isinstance(released, Unsupported):
         name = simulation.experiment.algorithm.name
-        raise BadInput("RUN", name, "a run of dpp2: how to publish others is not known")
-    return x + program.w(simulation.k)
+        raise BadInput("RUN", name, f"a run whose result can be published ({released.reason})")
+    return released

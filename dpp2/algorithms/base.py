@@ -12,8 +12,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpp2.algorithms.declared import Algebra, Further, Heard, PlannerModel, Recovered, Tunable, TwoTiers
 from dpp2.arrays import Array
-from dpp2.errors import BadInput
+from dpp2.compression import EVERYTHING, RowEncoding
+from dpp2.errors import BadInput, Inadmissible
 from dpp2.keys import SILENCE, Noise, RunKeys
 from dpp2.privacy.accountant import Releases
 from dpp2.privacy.epsilon_value import Unsupported
@@ -23,6 +28,9 @@ from dpp2.stability import Divergence, Gradient
 from dpp2.weights import Spectrum
 
 if TYPE_CHECKING:
+    from dpp2.privacy import Dpp2Releases
+    from dpp2.theory import Condition
+    from dpp2.topology import NetworkSection
     from dpp2.weights import Matrix
 
 
@@ -59,6 +67,9 @@ class Program(Protocol):
 
     def round(self, s: Any, k: int) -> Round: ...
 
+    def published(self, s: Any, k: int) -> Array | Unsupported:
+        """What may be released of the state s before round k, at the price that the releases name; or why nothing."""
+
 
 Draw = Callable[[int], Noise]  # the noise of a round
 
@@ -78,6 +89,9 @@ class NoisyProgram:
         """Every noise of round k."""
         return {name: draw(k) for name, draw in self.noise.items()}
 
+    def published(self, s: Any, k: int) -> Array | Unsupported:
+        return Unsupported(f"how to publish a result of {self.section.name} is not known")
+
 
 @dataclass(frozen=True, eq=False)
 class AgentContext:
@@ -93,6 +107,8 @@ class NoiseSection(Section):
     """`[noise]`: which scales there are belongs to the algorithm."""
 
     scales: ClassVar[tuple[str, ...]]
+    without_epsilon: ClassVar[tuple[str, ...]] = ()  # scales whose noise buys no ε: what it covers is never sent
+    tunables: ClassVar[tuple[Tunable, ...]] = ()  # what a search may vary besides one factor on all scales
 
     @abstractmethod
     def streams(self, context: AgentContext) -> Mapping[str, Draw]:
@@ -105,23 +121,50 @@ class NoiseSection(Section):
             if isinstance(value, list) and len(value) != agents:
                 raise BadInput(f"noise.{key}", value, f"one entry for each of the {agents} agents, not {len(value)}")
 
+    def scales_in(self, rounds: NDArray[np.int_], agents: int) -> dict[str, Array]:
+        """The scale u·r^k of every noise, (rounds, agents); r = 1 where the noise does not decay."""
+        decay = np.broadcast_to(getattr(self, "decay", 1.0), agents)
+        with np.errstate(under="ignore"):
+            shrunk = decay ** rounds[:, None]
+        return {name: np.broadcast_to(getattr(self, name), agents) * shrunk for name in self.scales}
+
 
 class AlgorithmSection(Section):
-    """`[algorithm]`: parameters of one algorithm, and how to set it up."""
+    """`[algorithm]`: parameters of one algorithm, how to set it up, and what others need to know of it.
 
+    Nobody outside `dpp2.algorithms` asks for a class or a name. What is special about an algorithm is declared here,
+    with a default that suits most.
+    """
+
+    # The algorithm itself.
     noise_section: ClassVar[type[NoiseSection]]
     # What goes over the wire each round, in order. Not "x", "grad", "values" or a noise: records have one name space.
     phases: ClassVar[tuple[str, ...]]
     noises: ClassVar[tuple[str, ...]]  # the names its noise has in truth.npz
     scalars: ClassVar[tuple[str, ...]]
     step: ClassVar[str] = "alpha"  # the parameter that a diverging run should try smaller
-    topology: ClassVar[str | None] = None  # the one topology it runs on, if it does not run on all
+    topology: ClassVar[str | None] = None  # the topology that it brings along; `check_network` refuses others
     program_class: ClassVar[Callable[..., Program]]  # its round program, made of section, context and noises
+    papers_own: ClassVar[bool] = False  # whether the paper's theorems speak of it
+
+    # For comparisons: what is tuned, and what else is compared under a name of its own.
+    tunables: ClassVar[tuple[Tunable, ...]] = ()
+    moves_with_step: ClassVar[tuple[str, ...]] = ()  # parameters that take the same factor as the step
+    further: ClassVar[Further | None] = None
+    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {}  # name → settings of this section
+
+    # For attackers, who know the algorithm: what its messages stand for.
+    x_phase: ClassVar[str | None] = None  # the phase that carries x, up to noise, mixing and compression
+    gradient_phase: ClassVar[str | None] = None  # likewise the gradient
+    algebra: ClassVar[Algebra | None] = None
 
     name: str
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         """Refuse parameters under which the algorithm is not defined."""
+
+    def check_network(self, network: NetworkSection) -> None:
+        """Refuse a graph that the algorithm does not run on. By its shape: nodes get every graph as a file."""
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
@@ -134,19 +177,60 @@ class AlgorithmSection(Section):
         why = f"the gap grows without bound; a smaller algorithm.{self.step} is the first thing to try with {self.name}"
         return Divergence(k, float("nan"), "unexplained", why)
 
-    def message_bytes(self, dimension: int) -> int:
-        """Bytes of one agent's message to one neighbour, on average over the phases of a round."""
-        return 8 * dimension
+    def conditions(self, smoothness: float, eigenvalues: Spectrum) -> list[Condition]:
+        """Sufficient conditions for convergence with M̄ = `smoothness`; none where none are known."""
+        return []
+
+    def encoding(self, phase: str, agent: int) -> RowEncoding:
+        """How one agent's row travels in a phase: decoding gives back, bit for bit, every row that is broadcast."""
+        return EVERYTHING
+
+    def round_bytes(self, degrees: NDArray[np.int64], dimension: int) -> int:
+        """Bytes of all messages of a round: every agent sends its row to each of its neighbours, in every phase."""
+        return sum(
+            degree * self.encoding(phase, agent).size(dimension)
+            for phase in self.phases
+            for agent, degree in enumerate(degrees.tolist())
+        )
 
     def program(self, context: AgentContext, noise: NoiseSection) -> Program:
         """The round program of the agents in `context.owned`."""
         return self.program_class(self, context, noise.streams(context))
 
+    def public(self) -> Self:
+        """The section as anybody may know it: without what the agents keep secret."""
+        return self
+
+    @property
+    def tier_one(self) -> bool | None:
+        """Whether messages are mixed through a secret η; None for an algorithm that has no such thing."""
+        return None
+
+    def protections(self, noise: NoiseSection) -> Mapping[str, tuple[AlgorithmSection, NoiseSection]] | Unsupported:
+        """The same algorithm with its protections on and off, by name (`declared.NO_PROTECTION` …)."""
+        return Unsupported(f"{self.name} has no tiers that could be compared")
+
+    def two_tiers(self) -> TwoTiers | None:
+        """The public parameters of messages that obey the algebra "two tiers"; None for all others."""
+        return None
+
+    def recovered(self, heard: Heard) -> Recovered | None:
+        """The update solved for x and the gradient, in terms of messages; for every `algebra` but "two tiers"."""
+        return None
+
+    def worst_pair(self, releases: Sequence[Releases]) -> Sequence[Dpp2Releases] | Unsupported:
+        """The releases for which a worst pair of objectives is known: those that the distinguishing game plays."""
+        return Unsupported(f"the worst pair of objectives is known for dpp2 only, and {self.name} was run")
+
+    def planner_model(self, noise: NoiseSection) -> PlannerModel | Unsupported:
+        """What the planner's model takes, or why it models no such run."""
+        return Unsupported(f"the planner models dpp2 only, and the algorithm is {self.name}")
+
 
 def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:
     """Averaging with I − weight·P must bring agents closer: λ_max(P) < 2/weight."""
     if weight * eigenvalues.largest >= 2:
-        raise BadInput(
+        raise Inadmissible(
             "network.weights",
             f"P with λ_max = {eigenvalues.largest:.4g}",
             f"weights with λ_max(P) < {2 / weight:.4g}, such as metropolis: agents drift apart otherwise",

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -40,6 +41,8 @@ class Dgd(NoisyProgram):
 
 class DgdSection(StepSection):
     program_class = Dgd
+    tunables = (Tunable("alpha", 1e-3, 10.0), Tunable("power", 0.0, 1.0, "linear"))
+    further = Further("algorithm.power", (0.0, 0.5, 1.0))
 
     name: Literal["dgd"] = "dgd"
     alpha: float = Field(0.2, gt=0, description="a number > 0")
@@ -51,3 +54,8 @@ class DgdSection(StepSection):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_mixing(eigenvalues)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """g = (Wm − m⁺)/α_k"""
+        m, Pm, after, k = heard.only()
+        return Recovered(m, (m - Pm - after) * (1 + k) ** self.power / self.alpha)

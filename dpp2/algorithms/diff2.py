@@ -10,14 +10,14 @@ Clients send d to the server (phase d), the server sends x⁺ to them (phase x_n
 vanishes as the run converges, so what is left is what the restarts put in.
 
 On a star all weights are equal, and for every kind but plain they are 1/N: what arrives is −(1/N) Σ of what was sent.
-Whoever has nothing to say in a phase sends zeros, which the byte count leaves out.
+Whoever has nothing to say in a phase sends no bytes, which stand for zeros.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -32,18 +32,24 @@ from dpp2.algorithms.base import (
     Private,
     Round,
 )
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.arrays import Array
-from dpp2.errors import BadInput
+from dpp2.compression import EVERYTHING, NOTHING, RowEncoding
+from dpp2.errors import Inadmissible
 from dpp2.privacy.accountant import Releases
 from dpp2.privacy.baselines import GaussianDifferenceReleases
 from dpp2.weights import Spectrum
+
+if TYPE_CHECKING:
+    from dpp2.topology import NetworkSection
 
 _SERVER = 0
 
 
 class Diff2Noise(NoiseSection):
     scales = ("sigma", "sigma_difference")
+    tunables = (Tunable("sigma_difference", 0.01, 100.0, relative=True),)
 
     sigma: Scale = scale_field(0.1)
     sigma_difference: Scale = scale_field(0.1)
@@ -107,6 +113,9 @@ class Diff2Section(AlgorithmSection):
     program_class = Diff2
     step = "eta"
     topology = "star"
+    tunables = (Tunable("eta", 1e-2, 3.0), Tunable("restart", 1, 100))
+    x_phase, gradient_phase = "x_new", "d"
+    algebra = "server"
 
     name: Literal["diff2"] = "diff2"
     eta: float = Field(0.3, gt=0, description="a number > 0")
@@ -114,15 +123,33 @@ class Diff2Section(AlgorithmSection):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         if abs(eigenvalues.largest - 1) > 1e-9:
-            raise BadInput(
+            raise Inadmissible(
                 "network.weights",
                 f"P with λ_max = {eigenvalues.largest:.4g}",
                 "weights 1/N on a star (metropolis, laplacian or laplacian-spectral), where λ_max(P) = 1",
             )
 
-    def message_bytes(self, dimension: int) -> int:
-        """Half: each edge is used in one direction per phase."""
-        return 4 * dimension
+    def check_network(self, network: NetworkSection) -> None:
+        graph = network.any_graph
+        edges = [(_SERVER, client) for client in range(graph.agents) if client != _SERVER]
+        if not np.array_equal(graph.edges, edges):
+            accepted = f"{self.topology}, the only one that {self.name} runs on (agent {_SERVER} in the middle)"
+            raise Inadmissible("network.topology", network.topology, accepted)
+
+    def encoding(self, phase: str, agent: int) -> RowEncoding:
+        """Clients speak in phase d and the server in x_new: each edge is used in one direction per phase."""
+        return EVERYTHING if (agent == _SERVER) == (phase == "x_new") else NOTHING
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """x is public; a client's gradient is the sum of what it has sent since its last full one."""
+        d, x_new = heard.phases["d"], heard.phases["x_new"]
+        x, grad = np.full_like(d, np.nan), np.full_like(d, np.nan)
+        x[1:] = x_new[:-1, [_SERVER]]
+        for k in range(1, len(d)):
+            restarted = (k - 1) % self.restart == 0
+            grad[k] = d[k] if restarted else grad[k - 1] + d[k]
+        grad[:, _SERVER] = np.nan  # its own is never sent
+        return Recovered(x, grad)
 
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array

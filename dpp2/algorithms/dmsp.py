@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
 from dpp2.algorithms.steps import StepSection
@@ -59,6 +60,9 @@ class DmspSection(StepSection):
     phases = ("y",)
     program_class = Dmsp
     step = "c"
+    x_phase = "y"
+    tunables = (Tunable("c", 1e-2, 100.0), Tunable("q", 0.8, 0.999, "linear"))
+    further = Further("algorithm.q", (0.91, 0.96, 1.0))
 
     name: Literal["dmsp"] = "dmsp"
     c: float = Field(1.0, gt=0, description="a number > 0: the first step")
@@ -77,3 +81,8 @@ class DmspSection(StepSection):
     ) -> Sequence[Releases]:
         """How steep f is does not matter where both worlds share the point."""
         return super().mechanisms(noise, dimension, adjacency, np.zeros_like(smoothness))
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """g = (Wm − m⁺)/γ_k, at the point Wm, which near consensus is x."""
+        m, Pm, after, k = heard.only()
+        return Recovered(m, (m - Pm - after) / (self.c * self.q**k))

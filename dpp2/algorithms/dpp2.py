@@ -12,21 +12,33 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
-from dpp2.algorithms.noise import Decay, Scale, decay_field, laplace, per_agent, scale_field
+from dpp2.algorithms.declared import (
+    BOTH_DAMPED,
+    BOTH_TIERS,
+    NO_PROTECTION,
+    TIER_ONE,
+    TIER_TWO,
+    Further,
+    PlannerModel,
+    Tunable,
+    TwoTiers,
+)
+from dpp2.algorithms.noise import DECAY, Decay, Scale, decay_field, laplace, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import SILENCE, EtaStream
-from dpp2.privacy import Dpp2Releases
+from dpp2.privacy import Dpp2Releases, Releases, Unsupported
 from dpp2.stability import Divergence, Gradient, explain, fastest_mode
+from dpp2.theory import Condition, conditions
 from dpp2.weights import Spectrum, check_step
 
 if TYPE_CHECKING:
@@ -37,6 +49,7 @@ Eta = Annotated[float, Field(gt=0, le=1)]
 
 class Dpp2Noise(NoiseSection):
     scales = ("u_w", "u_e")
+    tunables = (DECAY, Tunable("u_e", 0.1, 1000.0, relative=True))
 
     u_w: Scale = scale_field(1.0)
     u_e: Scale = scale_field(1.0)
@@ -51,6 +64,21 @@ class Dpp2Section(AlgorithmSection):
     phases = ("y", "z")
     noises = ("w", "e")
     scalars = ("eta",)
+    papers_own = True
+
+    tunables = (
+        Tunable("alpha", 1e-3, 1.0, together=("beta",)),
+        Tunable("rho", 0.1, 100.0),
+        Tunable("damping", 0.0, 10.0, "linear"),
+    )
+    moves_with_step = ("beta",)  # β < α/λ_max(P), which a smaller α alone would break
+    further = Further("noise.u_e", (1.0, 10.0, 100.0))  # most of ε is spent on e, which does less harm than w
+    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {
+        "dpp2-damped-1": {"damping": 1.0},
+        "dpp2-damped-2": {"damping": 2.0},
+    }
+    x_phase, gradient_phase = "y", "z"
+    algebra = "two tiers"
 
     name: Literal["dpp2"] = "dpp2"
     alpha: float = Field(0.1, gt=0, description="a number > 0")
@@ -81,6 +109,50 @@ class Dpp2Section(AlgorithmSection):
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence:
         parameters = (self.alpha, self.beta, self.rho, self.damping)
         return explain(fastest_mode(x, gradient, P, *parameters), *parameters, k)
+
+    def conditions(self, smoothness: float, eigenvalues: Spectrum) -> list[Condition]:
+        """The paper's."""
+        return conditions(self.alpha, self.beta, self.rho, smoothness, eigenvalues)
+
+    def public(self) -> Self:
+        """Whether tier one is on is no secret; its η is."""
+        return self.updated(eta="uniform") if self.tier_one else self
+
+    @property
+    def tier_one(self) -> bool:
+        return self.eta != 1.0
+
+    def two_tiers(self) -> TwoTiers:
+        return TwoTiers(self.alpha, self.beta, self.rho, self.damping)
+
+    def protections(self, noise: NoiseSection) -> Mapping[str, tuple[AlgorithmSection, NoiseSection]]:
+        assert isinstance(noise, Dpp2Noise)
+        if not (np.all(noise.u_w) and np.all(noise.u_e)):
+            given = {"u_w": noise.u_w, "u_e": noise.u_e}
+            raise BadInput("noise", given, "scales above 0, or tier two protects nothing")
+        mixing = self.updated(eta=self.eta if self.tier_one else "uniform", damping=0.0)
+        plain, silent = mixing.updated(eta=1.0), noise.updated(u_w=0.0, u_e=0.0)
+        damped = mixing.updated(damping=self.damping or 1.0)
+        return {
+            NO_PROTECTION: (plain, silent),
+            TIER_ONE: (mixing, silent),
+            TIER_TWO: (plain, noise),
+            BOTH_TIERS: (mixing, noise),
+            BOTH_DAMPED: (damped, noise),
+        }
+
+    def worst_pair(self, releases: Sequence[Releases]) -> Sequence[Dpp2Releases]:
+        return [one for one in releases if isinstance(one, Dpp2Releases)]
+
+    def planner_model(self, noise: NoiseSection) -> PlannerModel | Unsupported:
+        assert isinstance(noise, Dpp2Noise)
+        if isinstance(noise.u_e, list) or isinstance(noise.u_w, list):
+            listed = "u_e or u_w is a list with one per agent"
+            return Unsupported(f"the planner scales one noise for all agents, and {listed}")
+        u_e, u_w = noise.u_e or noise.u_w or 1.0, noise.u_w or noise.u_e or 1.0
+        scaled = f"a scale of 0 spends ε = ∞, so this plan scales u_e = {u_e:g} and u_w = {u_w:g}"
+        notes = (scaled,) if (u_e, u_w) != (noise.u_e, noise.u_w) else ()
+        return PlannerModel(self.alpha, self.beta, self.rho, u_e, u_w, notes)
 
     def program(self, context: AgentContext, noise: NoiseSection) -> Dpp2:
         assert isinstance(noise, Dpp2Noise)
@@ -135,6 +207,10 @@ class Dpp2:
             q=self._damped(s.q, q),
         )
         return state, Private(f, grad, noise={"w": w, "e": e}, scalars={"eta": eta})
+
+    def published(self, s: Dpp2State, k: int) -> Array:
+        """x^K + w^K, with the very w^K that round K would use."""
+        return np.asarray(s.x + self.w(k))
 
     def _amplified(self, v: Array) -> Array:
         """(1+τ) v, which for the paper's τ = 0 is v itself."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -49,6 +51,7 @@ class Extra(NoisyProgram):
 
 class ExtraSection(StepSection):
     program_class = Extra
+    tunables = (Tunable("alpha", 1e-3, 1.0),)
     memory = "difference"  # c carries the last gradient, so two in a row differ between the worlds
 
     name: Literal["extra"] = "extra"
@@ -60,3 +63,12 @@ class ExtraSection(StepSection):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_mixing(eigenvalues)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """αg = Σ_{j≤k} (2h^j − m^{j+1}) − Σ_{j<k} h^j − m⁰,    h = m − ½Pm"""
+        m, Pm, after, _ = heard.only()
+        half = m - Pm / 2
+        left = 2 * half - after
+        left[1:] -= half[:-1]
+        left[0] -= m[0]
+        return Recovered(m, np.cumsum(left, axis=0) / self.alpha)

@@ -28,7 +28,8 @@ from dpp2.algorithms.base import (
     Round,
     check_mixing,
 )
-from dpp2.algorithms.noise import LaplaceNoise, Scale, scale_field
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.noise import DECAY, LaplaceNoise, Scale, scale_field
 from dpp2.arrays import Array
 from dpp2.privacy.accountant import Releases
 from dpp2.weights import Spectrum
@@ -36,6 +37,7 @@ from dpp2.weights import Spectrum
 
 class TrackingNoise(LaplaceNoise):
     scales = ("u_x", "u_y")
+    tunables = (DECAY, Tunable("u_y", 0.01, 100.0, relative=True))
 
     u_x: Scale = scale_field(0.0)
     u_y: Scale = scale_field(0.0)
@@ -46,6 +48,9 @@ class TrackingSection(AlgorithmSection):
 
     noises = ("noise_x", "noise_y")
     scalars = ()
+    algebra = "tracking"
+    tunables: ClassVar[tuple[Tunable, ...]] = (Tunable("alpha", 1e-4, 1.0),)
+    further = Further("noise.u_y", (0.1, 1.0, 10.0))
 
     alpha: float = Field(0.01, gt=0, description="a number > 0")
 
@@ -53,6 +58,15 @@ class TrackingSection(AlgorithmSection):
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
         return tracking_releases(noise, dimension, adjacency, smoothness, self.alpha)
+
+    def added_up(self, xa: Array, ya: Array, mixed_x: Array, mixed_y: Array) -> Recovered:
+        """What x^a and y^a say once they are mixed:
+
+        ĝ^k = y^{a,0} + Σ_{j<k} (y^{a,j+1} − W y^{a,j}) = g^k + Σ_{j≤k} ξ^j
+        x̂^{k+1} = W x^{a,k} − α y^{a,k} = x^{k+1} − α ξ^k
+        """
+        grad = np.cumsum(np.concatenate([ya[:1], ya[1:] - mixed_y[:-1]]), axis=0)
+        return Recovered(np.concatenate([xa[:1], (mixed_x - self.alpha * ya)[:-1]]), grad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +98,14 @@ class GradientTracking(NoisyProgram):
 class GradientTrackingSection(TrackingSection):
     noise_section: ClassVar[type[NoiseSection]] = TrackingNoise
     phases = ("xa", "ya")
+    x_phase, gradient_phase = "xa", "ya"
     program_class = GradientTracking
 
     name: Literal["gradient-tracking"] = "gradient-tracking"
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_mixing(eigenvalues)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        xa, ya = heard.phases["xa"], heard.phases["ya"]
+        return self.added_up(xa, ya, xa - heard.mix(xa), ya - heard.mix(ya))

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpp2.algorithms.base import AgentContext, Draw, NoiseSection
+from dpp2.algorithms.declared import Tunable
 from dpp2.arrays import Array
 from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
 
 Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
 Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
 Indices = NDArray[np.intp]
+DECAY = Tunable("decay", 0.5, 1.0, "linear")
 
 
 def scale_field(default: float) -> Any:
@@ -30,6 +32,8 @@ def decay_field(default: float) -> Any:
 
 class LaplaceNoise(NoiseSection):
     """Scales u_x, u_y, … with one decay: on x there is `noise_x` ~ Lap(u_x r^k), and so on."""
+
+    tunables: ClassVar[tuple[Tunable, ...]] = (DECAY,)
 
     decay: Decay = decay_field(0.9)
 

@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import AgentContext, Broadcast, Draw, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.diadsp import DiadspNoise
 from dpp2.algorithms.gradient_tracking import TrackingSection
 from dpp2.arrays import Array
@@ -73,7 +74,9 @@ class Pgtc(NoisyProgram):
 class PgtcSection(TrackingSection):
     noise_section = DiadspNoise
     phases = ("cx", "cy")
+    x_phase, gradient_phase = "cx", "cy"
     program_class = Pgtc
+    tunables = (*TrackingSection.tunables, Tunable("gamma", 0.05, 1.0), Tunable("psi", 0.05, 1.0))
 
     name: Literal["pgtc"] = "pgtc"
     gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")
@@ -91,5 +94,14 @@ class PgtcSection(TrackingSection):
             return Everything()
         return TopK(self.keep) if self.compressor == "top-k" else Quantised(self.bits)
 
-    def message_bytes(self, dimension: int) -> int:
-        return self.compression.message_bytes(dimension)
+    def encoding(self, phase: str, agent: int) -> Compressor:
+        return self.compression
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """What is sent are differences to references that everybody can follow; compression adds an error."""
+        xa, ya = (self._uncompressed(heard.phases[phase]) for phase in self.phases)
+        return self.added_up(xa, ya, xa - self.gamma * heard.mix(xa), ya - self.gamma * heard.mix(ya))
+
+    def _uncompressed(self, sent: Array) -> Array:
+        """Reference + message; the reference is ψ times all messages before."""
+        return np.asarray(self.psi * (np.cumsum(sent, axis=0) - sent) + sent)

@@ -17,7 +17,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpp2.algorithms.noise import Scale, XNoise, scale_field
+from dpp2.algorithms.declared import Further, Tunable
+from dpp2.algorithms.noise import DECAY, Scale, XNoise, scale_field
 from dpp2.algorithms.yi import YiSection
 
 
@@ -25,6 +26,8 @@ class PpdcNoise(XNoise):
     """Defaults: those of the DPP² paper's Fig. 3."""
 
     scales = ("u_x", "u_v")
+    without_epsilon = ("u_v",)  # v is never sent
+    tunables = (DECAY, Tunable("u_v", 1e-3, 1.0, relative=True))
 
     u_x: Scale = scale_field(1.0)
     u_v: Scale = scale_field(1.0)
@@ -33,6 +36,7 @@ class PpdcNoise(XNoise):
 class PpdcSection(YiSection):
     noise_section = PpdcNoise
     noises = ("noise_x", "noise_v")
+    further = Further("algorithm.gamma", (0.1, 0.3, 1.0))
 
     name: Literal["ppdc"] = "ppdc"  # type: ignore[assignment]  # another tag, the same program
     gamma: float = Field(65.0, gt=0, description="a number > 0")

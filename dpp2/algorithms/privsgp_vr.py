@@ -32,6 +32,7 @@ from dpp2.algorithms.base import (
     Round,
     check_mixing,
 )
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Scale, gaussian, indices, scale_field
 from dpp2.algorithms.samples import sample_counts, sample_gradients
 from dpp2.arrays import Array
@@ -93,6 +94,9 @@ class PrivsgpVrSection(AlgorithmSection):
     scalars = ()
     program_class = PrivsgpVr
     step = "gamma"
+    tunables = (Tunable("gamma", 1e-4, 1.0),)
+    x_phase = "x_half"
+    algebra = "one message"
 
     name: Literal["privsgp-vr"] = "privsgp-vr"
     gamma: float = Field(0.01, gt=0, description="a number > 0")
@@ -104,3 +108,9 @@ class PrivsgpVrSection(AlgorithmSection):
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
         return [Unaccounted(_NO_PURE)] * len(smoothness)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """x⁺ = Wm outright, and g = (x − m)/γ, up to the noise and the sample that was drawn."""
+        m, Pm, _, _ = heard.only()
+        x = np.concatenate([np.full_like(m[:1], np.nan), (m - Pm)[:-1]])
+        return Recovered(x, (x - m) / self.gamma)

@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -52,6 +53,8 @@ class ProxGpda(NoisyProgram):
 
 class ProxGpdaSection(StepSection):
     program_class = ProxGpda
+    tunables = (Tunable("alpha", 1e-3, 1.0), Tunable("beta", 0.1, 100.0))
+    further = Further("algorithm.beta", (0.15, 0.4, 1.0))
 
     name: Literal["prox-gpda"] = "prox-gpda"
     alpha: float = Field(0.1, gt=0, description="a number > 0")
@@ -60,3 +63,9 @@ class ProxGpdaSection(StepSection):
     @property
     def steps(self) -> Schedule:
         return Schedule(self.alpha)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """g = (m − m⁺)/α − βPm − β Σ_{1≤j≤k} Pm^j"""
+        m, Pm, after, _ = heard.only()
+        lam = self.beta * (np.cumsum(Pm, axis=0) - Pm[0])
+        return Recovered(m, (m - after) / self.alpha - self.beta * Pm - lam)

@@ -20,6 +20,8 @@ class StepSection(AlgorithmSection):
     phases: ClassVar[tuple[str, ...]] = ("xa",)
     noises: ClassVar[tuple[str, ...]] = ("noise_x",)
     scalars = ()
+    x_phase = "xa"
+    algebra = "one message"
     memory: ClassVar[Memory] = "none"  # what of earlier gradients, besides what was sent, the next x rests on
 
     @property

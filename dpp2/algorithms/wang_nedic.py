@@ -16,6 +16,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
 from dpp2.algorithms.steps import StepSection
@@ -53,6 +54,13 @@ class WangNedicSection(StepSection):
     noise_section: ClassVar[type[NoiseSection]] = WangNedicNoise
     program_class = Weakening
     memory = "own"  # x itself goes on into the next x
+    tunables = (
+        Tunable("alpha", 1e-3, 10.0),
+        Tunable("alpha_power", 0.0, 1.0, "linear"),
+        Tunable("chi", 0.05, 1.0),
+        Tunable("chi_power", 0.0, 1.0, "linear"),
+    )
+    further: ClassVar[Further | None] = Further("algorithm.chi_power", (0.0, 0.5, 1.0))
 
     name: Literal["wang-nedic"] = "wang-nedic"
     alpha: float = Field(0.2, gt=0, description="a number > 0: the first λ_k")
@@ -72,3 +80,10 @@ class WangNedicSection(StepSection):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_mixing(eigenvalues, self.chi)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """g = (m − m⁺ − χ_k Pm)/λ_k"""
+        m, Pm, after, k = heard.only()
+        slower = 1 + self.slowdown * k
+        chi, step = self.chi / slower**self.chi_power, self.alpha / slower**self.alpha_power
+        return Recovered(m, (m - after - chi * Pm) / step)

@@ -9,12 +9,13 @@ everywhere but in g it is PPDC without noise on v (see `ppdc`), and still exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.keys import SILENCE
@@ -47,6 +48,8 @@ class PrimalDual(NoisyProgram):
 class YiSection(StepSection):
     program_class = PrimalDual
     step = "eta"
+    tunables = (Tunable("eta", 1e-3, 1.0), Tunable("gamma", 0.1, 100.0), Tunable("omega", 0.1, 100.0))
+    further: ClassVar[Further | None] = Further("algorithm.gamma", (0.2, 0.5, 1.0))
 
     name: Literal["yi"] = "yi"
     gamma: float = Field(5.0, gt=0, description="a number > 0")
@@ -56,3 +59,9 @@ class YiSection(StepSection):
     @property
     def steps(self) -> Schedule:
         return Schedule(self.eta)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        """g = (m − m⁺)/η − γPm − ηω² Σ_{j<k} Pm^j; noise on v adds up in it and stays."""
+        m, Pm, after, _ = heard.only()
+        v = self.eta * self.omega * (np.cumsum(Pm, axis=0) - Pm)
+        return Recovered(m, (m - after) / self.eta - self.gamma * Pm - self.omega * v)

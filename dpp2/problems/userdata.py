@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.errors import BadInput, one_line
+from dpp2.errors import BadInput, MissingData, one_line
 
 FIELD = "problem.path"
 LARGEST = 1e100  # beyond it squares and their sums overflow
@@ -37,21 +37,22 @@ def agent_file(folder: Path, agent: int) -> Path:
     names = (f"agent-{agent}.npz", f"agent-{agent}.csv")
     try:
         if not folder.is_dir():
-            raise BadInput(FIELD, str(folder), "a Python file (.py) or a folder of per-agent data")
+            raise MissingData(FIELD, str(folder), "a Python file (.py) or a folder of per-agent data")
         found = [folder / name for name in names if (folder / name).exists()]
     except OSError as error:
-        raise BadInput(FIELD, str(folder), f"a readable folder ({error.strerror})") from None
+        raise MissingData(FIELD, str(folder), f"a readable folder ({error.strerror})") from None
     if len(found) == 1:
         return found[0]
     wanted = "only one of {} and {}" if found else "a folder that holds {} or {}, and the like for every agent"
-    raise BadInput(FIELD, str(folder), wanted.format(*names))
+    refusal = BadInput if found else MissingData
+    raise refusal(FIELD, str(folder), wanted.format(*names))
 
 
 def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise BadInput(FIELD, str(path), f"a readable file ({getattr(error, 'strerror', error)})") from None
+        raise MissingData(FIELD, str(path), f"a readable file ({getattr(error, 'strerror', error)})") from None
 
 
 def _read(folder: Path, agent: int, signs: bool) -> tuple[Array, Array]:

@@ -1,0 +1,110 @@
+"""What an algorithm declares about itself, so that nobody has to ask which algorithm it is.
+
+The studies, the attacks, the planner and the command line ask a section for one of these. Each has a default in
+`base.AlgorithmSection`, so a new algorithm states only what is special about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dpp2.arrays import Array
+
+# Which public algebra the messages obey; an attack that rests on one asks for it.
+#   two tiers     y and z of DPP²: see `TwoTiers`
+#   one message   x + noise once a round; `recovered` solves the update for the gradient
+#   tracking      x and the tracked gradient, plain or compressed; `recovered` adds up the changes
+#   server        clients send gradients to a server that sends x back; `recovered` adds up the differences
+Algebra = Literal["two tiers", "one message", "tracking", "server"]
+
+# What a comparison of protections runs, by name: see `AlgorithmSection.protections`.
+NO_PROTECTION, TIER_ONE, TIER_TWO, BOTH_TIERS, BOTH_DAMPED = (
+    "no protection",
+    "tier one",
+    "tier two",
+    "both",
+    "both damped",
+)
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A setting that a search may vary: from `low` to `high`, evenly on the given scale.
+
+    With `relative` these are factors on what the section has, as for the ratio of two scales of noise. Settings in
+    `together` are multiplied by the factor by which this one changes.
+    """
+
+    key: str  # of its section, such as "alpha"
+    low: float
+    high: float
+    scale: Literal["log", "linear"] = "log"
+    relative: bool = False
+    together: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Further:
+    """The one setting besides step, decay and rounds that a grid search varies, and the factors that it tries."""
+
+    key: str  # "section.key", such as "noise.u_e"
+    factors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class TwoTiers:
+    """The public parameters of DPP²'s two messages, for whoever knows their algebra."""
+
+    alpha: float
+    beta: float
+    rho: float
+    damping: float
+
+
+@dataclass(frozen=True)
+class PlannerModel:
+    """What the planner's linear model of DPP² takes: step parameters, the scales to multiply, and what to remark."""
+
+    alpha: float
+    beta: float
+    rho: float
+    u_e: float
+    u_w: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """All messages from round 0 on: (K, N, d) for every phase, NaN where nothing was overheard.
+
+    `mix` gives Σ_j p_ij rows_j of such an array.
+    """
+
+    phases: Mapping[str, Array]
+    mix: Callable[[Array], Array]
+
+    def only(self) -> OneMessage:
+        """Of an algorithm that sends one message a round."""
+        (m,) = self.phases.values()
+        after = np.concatenate([m[1:], np.full_like(m[:1], np.nan)])
+        return OneMessage(m, self.mix(m), after, np.arange(len(m), dtype=np.float64)[:, None, None])
+
+
+class OneMessage(NamedTuple):
+    """The messages m (K, N, d), P m, the messages of the next round (NaN in the last one), and k (K, 1, 1)."""
+
+    m: Array
+    Pm: Array
+    after: Array
+    k: Array
+
+
+class Recovered(NamedTuple):
+    """x̂ and ĝ (K, N, d): what messages and parameters alone say, NaN where they say nothing."""
+
+    x: Array
+    gradient: Array

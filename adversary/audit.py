@@ -24,8 +24,6 @@ from adversary.scoring import Truth, insider
 from adversary.verdicts import Evidence, Verdict, judge
 from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.algorithms.dpp2 import Dpp2Section
-from dpp2.algorithms.noise import per_agent
 from dpp2.arrays import Array
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
@@ -179,8 +177,9 @@ def _game(account: Account | Unsupported, experiment: Experiment, rounds: int, n
 def public_knowledge(experiment: Experiment, observation: Observation) -> Knowledge:
     """What anybody knows of an experiment. That tier one is off is no secret, and η = 1 with it."""
     knowledge = Knowledge.of(experiment)
-    off = isinstance(experiment.algorithm, Dpp2Section) and experiment.algorithm.eta == 1.0
-    return replace(knowledge, eta=np.ones(observation.first + observation.shape[0])) if off else knowledge
+    if experiment.algorithm.tier_one is not False:
+        return knowledge
+    return replace(knowledge, eta=np.ones(observation.first + observation.shape[0]))
 
 
 def intercepted(run: Path, attacker: Attacker) -> Interception:
@@ -248,10 +247,7 @@ def _noise(experiment: Experiment, observation: Observation | None, rounds: int)
 
 
 def _scales(experiment: Experiment, k: NDArray[np.int_]) -> dict[str, Array]:
-    section, agents = experiment.noise, experiment.network.agents
-    decay = per_agent(getattr(section, "decay", 1.0), agents)
-    with np.errstate(under="ignore"):
-        scales = {name: per_agent(getattr(section, name), agents) * decay ** k[:, None] for name in section.scales}
+    scales = experiment.noise.scales_in(k, experiment.network.agents)
     return {name: np.median(scale, axis=1) for name, scale in scales.items()}
 
 
@@ -263,13 +259,12 @@ def _noise_left(report: AuditReport) -> float:
 
 
 def _evidence(report: AuditReport) -> Evidence:
-    section = report.experiment.algorithm
     return Evidence(
         findings=report.findings,
         attacker=report.attacker.words,
         last=report.last,
         unscored=report.unscored,
-        tier_one=section.eta != 1.0 if isinstance(section, Dpp2Section) else None,
+        tier_one=report.experiment.algorithm.tier_one,
         knows_eta=report.attacker.kind == "neighbour",
         noise_left=_noise_left(report),
         epsilon=report.cost.epsilon,

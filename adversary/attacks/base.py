@@ -50,8 +50,8 @@ class Attack(ABC):
 
 def lacks_messages(view: View) -> str | None:
     """Most attacks rest on the algebra of DPP²'s two messages."""
-    if view.knowledge.algorithm != "dpp2" or not {"y", "z"} <= set(view.observation.phases):
-        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm} was run"
+    if view.knowledge.algorithm.algebra != "two tiers":
+        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm.name} was run"
     return None if view.agents else "no agent was overheard"
 
 
@@ -63,8 +63,8 @@ def lacks_steps(view: View) -> str | None:
 
 
 def lacks_parameters(view: View) -> str | None:
-    """Steps and weights of an algorithm other than DPP²."""
-    if not view.knowledge.parameters:
+    """Steps and weights, of whatever algorithm."""
+    if not view.knowledge.parameters_known:
         return "needs the algorithm's parameters, which this attacker does not know"
     return None
 

@@ -21,5 +21,5 @@ class Prior(Attack):
 
     def run(self, view: View) -> Estimate:
         zero = only(view, np.zeros(view.observation.shape))
-        eta = np.full(view.observation.shape[0], 0.5) if view.knowledge.algorithm == "dpp2" else None
+        eta = np.full(view.observation.shape[0], 0.5) if view.knowledge.algorithm.tier_one is not None else None
         return Estimate(self.name, x=zero, grad=zero, eta=eta)

@@ -95,7 +95,7 @@ def _few_rounds(report: AuditReport) -> str:
 def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
-    if report.experiment.algorithm.name != "dpp2":  # there is no tier one
+    if report.experiment.algorithm.tier_one is None:
         return "So nothing hid them once the noise had gone." if persists.held is False else ""
     if persists.held is False:
         return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."

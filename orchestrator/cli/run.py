@@ -139,7 +139,7 @@ def _print_summary(finished: Finished) -> None:
         f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
     )
-    own = result.experiment.algorithm.name == "dpp2"
+    own = result.experiment.algorithm.papers_own
     claimed = f" (the paper's Theorem 3 says {result.privacy.paper_epsilon})" if own else ""
     console.print(f"ε spent by the worst-off agent: {result.privacy.epsilon}{claimed}")
     for name, value in result.report.items():

@@ -193,7 +193,7 @@ def _standing(made: Comparison) -> str:
         f"{entry.method.label} is number {places[entry.method.label]} ({100 * tables.disagreement(entry):.0f} % of its "
         "gap is disagreement)"
         for entry in made.entries
-        if entry.experiment.algorithm.name == "dpp2"
+        if entry.experiment.algorithm.papers_own
     ]
     return f"Of {len(places)} methods, {', '.join(own)}." if own else "DPP² was not among them."
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +16,40 @@ from adversary.tap.http2 import messages
 from adversary.tap.public import Public
 from adversary.tap.reassembly import Run
 from adversary.tap.streams import Captured, Conversation
-from adversary.tap.tls import is_ciphertext, leaks
+from adversary.tap.tls import Ciphertext, is_ciphertext, leaks
 from dpp2.errors import BadInput
+from store.documents import OPTIONAL
+from store.files import json_text, write_text
+
+
+@dataclass(frozen=True)
+class RoundSpan:
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class DecodeSummary:
+    """decode.json. What is None was not there: of ciphertext nothing but conversations can be counted."""
+
+    captures: list[str]
+    conversations: int
+    encrypted_conversations: int
+    http2_frames: int
+    messages: int
+    frames: int
+    other_messages: int
+    compressed_messages: int
+    bytes_skipped: int
+    run: str | None = field(default=None, metadata=OPTIONAL)
+    dimension: int | None = field(default=None, metadata=OPTIONAL)
+    rounds: RoundSpan | None = field(default=None, metadata=OPTIONAL)
+    copies_merged: int | None = field(default=None, metadata=OPTIONAL)
+    conflicts: int | None = field(default=None, metadata=OPTIONAL)
+    channels: int | None = field(default=None, metadata=OPTIONAL)
+    channels_unobserved: int | None = field(default=None, metadata=OPTIONAL)
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,8 +57,8 @@ class Decoded:
     """What came out of captures. Without an observation, all of it was ciphertext."""
 
     observation: Observation | None
-    ciphertext: dict[str, Any] | None
-    summary: dict[str, Any]
+    ciphertext: Ciphertext | None
+    summary: DecodeSummary
 
     def save(self, folder: Path) -> list[Path]:
         """Write what there is, and remove what an earlier decoding left there; returns the files."""
@@ -42,7 +72,7 @@ class Decoded:
             written.append(folder / "observation.npz")
         for name, document in documents.items():
             if document is not None:
-                (folder / name).write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+                write_text(folder / name, json_text(document))
                 written.append(folder / name)
         return written
 
@@ -116,50 +146,65 @@ def decode(captures: Sequence[Path], public: Public) -> Decoded:
         raise BadInput("CAPTURE", [str(path) for path in captures], wanted)
     named = [between(conversation, public) for conversation in listening.encrypted]
     ciphertext = leaks(listening.encrypted, named, len(public.phases)) if listening.encrypted else None
-    observation, facts = _observation(listening, captured)
-    summary = {
-        "captures": [str(path) for path in captures],
-        "conversations": len(captured.conversations),
-        "encrypted_conversations": len(listening.encrypted),
-        **{name: listening.count[name] for name in _COUNTED},
-        **facts,
-    }
-    return Decoded(observation, ciphertext, summary)
-
-
-_COUNTED = ("http2_frames", "messages", "frames", "other_messages", "compressed_messages", "bytes_skipped")
-
-
-def _observation(listening: _Listening, captured: Captured) -> tuple[Observation | None, dict[str, Any]]:
-    """The observation, and what decode.json says of it."""
-    public, notes = listening.public, [*captured.notes, *listening.notes]
-    if listening.encrypted:
-        notes.append(f"{len(listening.encrypted)} conversations are ciphertext (TLS) and were not decoded")
+    summary = _counted(captures, captured, listening)
     if not listening.runs:
-        return None, {"gaps": captured.gaps, "notes": notes}
-    (run_id, dimension), left_out = main_run(listening.runs)
-    overheard = listening.runs[run_id, dimension]
-    observation = Observation(
-        phases=overheard.arrays(public, dimension),
-        P=public.P,
-        first=overheard.first,
-        channels=np.array(overheard.channels(public), dtype=np.int64).reshape(-1, 2),
-        unobserved=np.array(public.unobserved, dtype=np.int64).reshape(-1, 2),
-        gaps=(*captured.gaps, *overheard.gaps(public)),
-        notes=(*notes, *left_out, *overheard.notes(public)),
+        return Decoded(None, ciphertext, summary)
+    chosen, left_out = main_run(listening.runs)
+    observation = _observation(listening, chosen, summary, left_out)
+    return Decoded(observation, ciphertext, _described(summary, chosen, listening.runs[chosen], observation))
+
+
+def _counted(captures: Sequence[Path], captured: Captured, listening: _Listening) -> DecodeSummary:
+    """What can be said of captures before anything is put together."""
+    count, encrypted = listening.count, len(listening.encrypted)
+    left = [f"{encrypted} conversations are ciphertext (TLS) and were not decoded"] if encrypted else []
+    return DecodeSummary(
+        captures=[str(path) for path in captures],
+        conversations=len(captured.conversations),
+        encrypted_conversations=encrypted,
+        http2_frames=count["http2_frames"],
+        messages=count["messages"],
+        frames=count["frames"],
+        other_messages=count["other_messages"],
+        compressed_messages=count["compressed_messages"],
+        bytes_skipped=count["bytes_skipped"],
+        gaps=tuple(captured.gaps),
+        notes=(*captured.notes, *listening.notes, *left),
     )
-    facts = {
-        "run": run_id,
-        "dimension": dimension,
-        "rounds": {"first": overheard.first, "last": overheard.last},
-        "copies_merged": overheard.copies,
-        "conflicts": len(overheard.conflicts),
-        "channels": len(observation.channels),
-        "channels_unobserved": len(observation.unobserved),
-        "gaps": list(observation.gaps),
-        "notes": list(observation.notes),
-    }
-    return observation, facts
+
+
+def _observation(
+    listening: _Listening, chosen: tuple[str, int], summary: DecodeSummary, left_out: Sequence[str]
+) -> Observation:
+    """What was heard of one run."""
+    public, run = listening.public, listening.runs[chosen]
+    return Observation(
+        phases=run.arrays(public, dimension=chosen[1]),
+        P=public.P,
+        first=run.first,
+        channels=np.array(run.channels(public), dtype=np.int64).reshape(-1, 2),
+        unobserved=np.array(public.unobserved, dtype=np.int64).reshape(-1, 2),
+        gaps=(*summary.gaps, *run.gaps(public)),
+        notes=(*summary.notes, *left_out, *run.notes(public)),
+    )
+
+
+def _described(
+    summary: DecodeSummary, chosen: tuple[str, int], run: DecodedFrame, observation: Observation
+) -> DecodeSummary:
+    run_id, dimension = chosen
+    return replace(
+        summary,
+        run=run_id,
+        dimension=dimension,
+        rounds=RoundSpan(run.first, run.last),
+        copies_merged=run.copies,
+        conflicts=len(run.conflicts),
+        channels=len(observation.channels),
+        channels_unobserved=len(observation.unobserved),
+        gaps=observation.gaps,
+        notes=observation.notes,
+    )
 
 
 def nodes_of(conversation: Conversation, public: Public) -> set[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +12,10 @@ from dpp2 import BadInput, Experiment
 from node.cluster import Cluster
 from orchestrator.cli.app import Json, app
 from orchestrator.output import console, errors, print_json
+from store.documents import plain
 
 if TYPE_CHECKING:  # packets and frames take their time to load, and other commands need none of it
+    from adversary.tap.__main__ import Listening
     from adversary.tap.decode import Decoded
 
 tap = typer.Typer(help="Listen between agents, and decode what was recorded.", no_args_is_help=True)
@@ -48,7 +51,7 @@ def relay(
     from adversary.tap.__main__ import relay as relay_until_stopped
 
     _check_quiet(quiet)
-    failure = relay_until_stopped(link, out, lambda facts: _announce(facts, json), quiet)
+    failure = relay_until_stopped(link, out, lambda listening: _announce(listening, json), quiet)
     if failure:
         errors.print(f"the record is incomplete: {failure}")
         raise typer.Exit(1)
@@ -77,7 +80,7 @@ def sniff(
     if seconds is not None and not seconds > 0:
         raise BadInput("--seconds", seconds, "a number > 0")
     _check_quiet(quiet)
-    sniffer = sniff_until_stopped(interface, port, out, lambda facts: _announce(facts, json), seconds, quiet)
+    sniffer = sniff_until_stopped(interface, port, out, lambda listening: _announce(listening, json), seconds, quiet)
     errors.print(f"{sniffer.packets} packets recorded, {sniffer.dropped} dropped by the kernel")
 
 
@@ -86,14 +89,14 @@ def _check_quiet(quiet: float | None) -> None:
         raise BadInput("--quiet", quiet, "a number > 0")
 
 
-def _announce(facts: dict[str, Any], json: bool) -> None:
+def _announce(tap: Listening, json: bool) -> None:
     if json:
-        print_json(facts)
+        print_json(tap)
         return
-    listening = facts["listening"]
-    for name, address in listening.items() if isinstance(listening, dict) else [("interface", listening)]:
+    where = tap.listening if isinstance(tap.listening, dict) else {"interface": tap.listening}
+    for name, address in where.items():
         console.print(f"listening: {name} {address}")
-    console.print(f"recording in {facts['record']}")
+    console.print(f"recording in {tap.record}")
 
 
 @tap.command()
@@ -120,27 +123,30 @@ def decode(
     decoded = decode_captures(captures, public)
     files = decoded.save(out)
     if json:
-        print_json({**decoded.summary, "files": [str(path) for path in files]})
+        print_json({**plain(decoded.summary), "files": files})
     else:
         _print_decoded(decoded, files)
 
 
 def _print_decoded(decoded: Decoded, files: list[Path]) -> None:
     summary, observation, ciphertext = decoded.summary, decoded.observation, decoded.ciphertext
-    if observation is not None:
-        heard = f"rounds {summary['rounds']['first']} to {summary['rounds']['last']}, {summary['channels']} channels"
-        whole = "" if summary["gaps"] else "; no gaps"
-        console.print(f"{summary['frames']} frames decoded: {heard}{whole}")
+    if observation is not None and summary.rounds is not None:
+        heard = f"rounds {summary.rounds.first} to {summary.rounds.last}, {summary.channels} channels"
+        console.print(f"{summary.frames} frames decoded: {heard}{'' if summary.gaps else '; no gaps'}")
         if len(observation.unobserved):
             console.print(f"{len(observation.unobserved)} channels lie within one process and were not observed")
     if ciphertext is not None:
         console.print(
-            f"ciphertext in {summary['encrypted_conversations']} of {summary['conversations']} conversations; "
-            f"still visible: who talks to whom, sizes, timing, about {ciphertext['rounds_estimate']} rounds"
+            f"ciphertext in {summary.encrypted_conversations} of {summary.conversations} conversations; "
+            f"still visible: who talks to whom, sizes, timing, about {ciphertext.rounds_estimate} rounds"
         )
-    for kind in "gaps", "notes":
-        for sentence in summary[kind][:_MOST_SENTENCES]:
-            errors.print(f"{kind.removesuffix('s')}: {sentence}")
-        if (more := len(summary[kind]) - _MOST_SENTENCES) > 0:
-            errors.print(f"{kind}: {more} more in decode.json")
+    _print_sentences("gap", summary.gaps)
+    _print_sentences("note", summary.notes)
     console.print("written: " + ", ".join(str(path) for path in files))
+
+
+def _print_sentences(kind: str, sentences: Sequence[str]) -> None:
+    for sentence in sentences[:_MOST_SENTENCES]:
+        errors.print(f"{kind}: {sentence}")
+    if (more := len(sentences) - _MOST_SENTENCES) > 0:
+        errors.print(f"{kind}s: {more} more in decode.json")

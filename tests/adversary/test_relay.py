@@ -21,8 +21,9 @@ from tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, t
 
 from adversary.tap import record
 from adversary.tap.captures import read
+from adversary.tap.decode import RoundSpan
 from adversary.tap.local import RelayTap, relayed
-from adversary.tap.record import Kind, WireRecorder
+from adversary.tap.record import Kind, Opening, WireRecorder
 from adversary.tap.relay import Relay, parse_link
 from dpp2.errors import BadInput
 
@@ -132,7 +133,7 @@ def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
     pieces: list[tuple[Kind, bytes]], cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     recorder = WireRecorder(tmp_path_factory.mktemp("record"))
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     for kind, data in pieces:
         recorder.append(1, kind, data)
     recorder.close()
@@ -148,7 +149,7 @@ def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
 
 def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
     recorder = WireRecorder(tmp_path)
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     recorder.append(1, Kind.FORWARD, b"good")
     recorder.append(1, Kind.FORWARD, b"spoilt")
     recorder.close()
@@ -207,8 +208,8 @@ async def test_killed_in_the_middle_of_a_run_it_comes_back_and_nothing_that_was_
     assert len(list((tmp_path / "tap").glob("relay-*.tap"))) == 2
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["rounds"] == {"first": 0, "last": 59}
-    assert [gap for gap in found.summary["gaps"] if "whole segment" not in gap] == []
+    assert found.summary.rounds == RoundSpan(0, 59)
+    assert [gap for gap in found.summary.gaps if "whole segment" not in gap] == []
 
 
 async def test_as_a_command_it_says_where_it_listens_and_ends_in_order(tmp_path: Path) -> None:
@@ -228,4 +229,4 @@ async def test_a_relay_process_gives_what_was_sent(tmp_path: Path) -> None:
     nodes = await run_tapped(small(), tmp_path, one_each(4), RelayTap(tmp_path / "tap"))
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["gaps"] == []
+    assert found.summary.gaps == ()

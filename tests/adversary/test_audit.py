@@ -22,6 +22,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Unsupported
 from orchestrator import plots, runner
+from store.documents import plain
 
 SMALL = {
     "network.topology": "complete",
@@ -85,7 +86,7 @@ def test_a_run_whose_noise_has_gone_gives_everything_away(full: AuditReport) -> 
 
 
 def test_the_document_has_the_promised_shape(full: AuditReport) -> None:
-    described = json.loads(json.dumps(document(full), allow_nan=False))
+    described = json.loads(json.dumps(plain(document(full)), allow_nan=False))
     promised = ("attacks", "epsilon", "paper_epsilon", "epsilon_lower_bound", "confidence", "verdicts")
     assert set(promised) <= set(described)
     for attack in described["attacks"]:
@@ -103,7 +104,7 @@ def test_the_document_has_the_promised_shape(full: AuditReport) -> None:
 
 
 def test_medians_are_those_of_the_last_tenth(full: AuditReport) -> None:
-    for attack in document(full)["attacks"]:
+    for attack in plain(document(full))["attacks"]:
         if attack["x_error"] is not None:
             assert attack["x_error"] == pytest.approx(np.median(attack["rounds"]["x"][-10:]))
 
@@ -157,7 +158,7 @@ def test_without_tier_one_its_claims_are_not_judged(make_run: MakeRun) -> None:
 
 def test_without_truth_there_are_attacks_but_no_errors(make_run: MakeRun) -> None:
     run = make_run(run__telemetry="none")
-    described = document(audit(run, QUICK, game=False))
+    described = plain(document(audit(run, QUICK, game=False)))
     assert described["attacks"]
     assert all(attack["x_error"] is None and attack["rounds"]["x"] is None for attack in described["attacks"])
     assert "truth.npz" in described["unscored"]
@@ -187,11 +188,11 @@ def test_a_taps_record_is_used_in_place_of_the_runs_own(make_run: MakeRun, tmp_p
         run / "tap" / "observation.npz"
     )
     report = audit(run, QUICK, game=False)
-    assert "decoded from the bytes on the wire" in document(report)["observation"]
-    assert "rounds 0–19 were missed" in document(report)["notes"]
+    assert "decoded from the bytes on the wire" in plain(document(report))["observation"]
+    assert "rounds 0–19 were missed" in plain(document(report))["notes"]
     assert {one.name for one in report.skipped} >= {"telescope"}
     assert report.last == (92, 99)
-    assert len(document(report)["attacks"][0]["rounds"]["x"]) == 80
+    assert len(plain(document(report))["attacks"][0]["rounds"]["x"]) == 80
     assert report.cost.rounds == 100
     assert verdict(report, CLAIMS[0]).held is False
 
@@ -204,7 +205,7 @@ def test_ciphertext_leaves_an_eavesdropper_nothing_and_a_neighbour_everything(
     seen = {"still_leaks": ["sizes", "timing"], "directions": [{"bytes": 40}, {"bytes": 2}], "rounds_estimate": 149}
     (run / "tap" / "ciphertext.json").write_text(json.dumps(seen))
     report = audit(run, QUICK, game=False)
-    described = document(report)
+    described = plain(document(report))
     assert described["attacks"] == []
     assert "nothing to work on" in described["unscored"]
     assert described["leaks"][:2] == ["sizes", "timing"]
@@ -246,7 +247,7 @@ def test_the_game_is_part_of_an_audit(make_run: MakeRun, monkeypatch: pytest.Mon
     assert isinstance(report.game.prediction, Prediction)
     assert report.game.prediction.agrees
     assert report.game.prediction.keeps
-    described = document(report)
+    described = plain(document(report))
     assert 0 < described["epsilon_lower_bound"] <= report.game.game.epsilon <= described["epsilon"]
     assert described["confidence"] == 1 - 1e-6
     assert verdict(report, CLAIMS[3]).held is True
@@ -264,7 +265,7 @@ def test_without_dp_accounting_the_report_says_what_is_missing(
     report = audit(make_run(), ATTACKS[:1])
     assert isinstance(report.game, GameResult)
     assert isinstance(report.game.prediction, Unsupported)
-    assert "pip install 'dpp2[dp]'" in document(report)["game"]["reason"]
+    assert "pip install 'dpp2[dp]'" in plain(document(report))["game"]["reason"]
     assert report.game.bound.value > 0
 
 
@@ -286,7 +287,7 @@ def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
 def test_runs_without_noise_or_bound_get_a_sentence_in_place_of_a_game(make_run: MakeRun) -> None:
     bare = audit(make_run(noise__u_w=0.0, noise__u_e=0.0), ATTACKS[:1])
     assert isinstance(bare.game, Unsupported)
-    assert "told apart with certainty" in document(bare)["game"]["reason"]
+    assert "told apart with certainty" in plain(document(bare))["game"]["reason"]
 
 
 @pytest.mark.parametrize(

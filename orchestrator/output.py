@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from store.files import json_text
 
@@ -20,6 +22,22 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emo
 def print_json(document: Any) -> None:
     """The one document on stdout."""
     sys.stdout.write(json_text(document))
+
+
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, narrow: bool = False
+) -> None:
+    """Narrow: without lines, for tables that are as wide as a terminal."""
+    shape: Any = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
+    table = Table(*head, title=title, **shape)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        errors.print(f"note: {note}")
 
 
 @contextmanager

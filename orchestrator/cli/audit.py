@@ -1,10 +1,10 @@
-"""`dpp2 audit`, `dpp2 matrix` and `dpp2 bench audit`: where the command line meets the adversary."""
+"""`dpp2 audit` and `dpp2 matrix`: where the command line meets the adversary."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -13,8 +13,7 @@ from rich.table import Table
 from dpp2 import BadInput, Experiment
 from dpp2.errors import UnknownName
 from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.cli.bench import bench
-from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.output import console, print_json, progress_bar
 from store.files import json_text, write_text
 from store.rundir import RunDirectory
 
@@ -155,26 +154,3 @@ def _print_matrix(compared: Matrix, out: Path) -> None:
     for note in compared.notes:
         console.print(note)
     console.print(f"details in {out / 'matrix.json'}, picture in {out / 'matrix.png'}, page in {out / 'matrix.html'}")
-
-
-@bench.command("audit")
-def bench_audit(json: Json = False) -> None:
-    """Attacks and game against the run that made the data, and how close they come on the default experiment.
-
-    Example:
-
-        dpp2 bench audit --json
-    """
-    from studies.bench.audit import bench as measure
-
-    figures = measure(lambda what: errors.print(f"measuring {what} …") if errors.is_terminal else None)
-    print_json(figures) if json else console.print(_bench_table(figures))
-
-
-def _bench_table(figures: dict[str, Any]) -> Table:
-    from studies.bench.audit import GOALS
-
-    table = Table("what", "measured", "goal", title="dpp2 bench audit")
-    for key, (what, goal) in GOALS.items():
-        table.add_row(what, f"{figures[key]:.3g}", goal)
-    return table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.privacy import Dpp2Releases, Unsupported
+from dpp2.privacy import Unsupported
+from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides
@@ -70,19 +71,14 @@ def plan(
 def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
     simulation = Simulation(experiment, record=False)
-    if simulation.account.unsupported_reason:
-        raise BadInput(
-            "algorithm.name",
-            experiment.algorithm.name,
-            f"one with an account ({simulation.account.unsupported_reason.reason})",
-        )
-    worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
-    if not isinstance(worst, Dpp2Releases):
-        raise BadInput("algorithm.name", experiment.algorithm.name, "dpp2: the planner models no other")
-    return worst.adjacency, worst.smoothness
+    account = simulation.account
+    if account.unsupported_reason:
+        accepted = f"one with an account ({account.unsupported_reason.reason})"
+        raise BadInput("algorithm.name", experiment.algorithm.name, accepted)
+    return adjacency_of(simulation.experiment), max(mechanism.smoothness for mechanism in account.distinct)
 
 
-def _document(plans: Plans) -> dict[str, Any]:
+def _document(plans: Plans) -> dict[str, object]:
     return {
         "budget": plans.budget,
         "start_gap": plans.start_gap,

@@ -174,7 +174,9 @@ def game_times(note: Note) -> GameTimes:
 def _game_seconds(dimension: int, note: Note) -> tuple[float, float]:
     """Many games together, and a few of them one by one."""
     note(f"games in {dimension} dimension{'s' if dimension > 1 else ''}")
-    mechanism = Dpp2Releases(dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    mechanism = Dpp2Releases(
+        dimension=dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9
+    )
     game = Game(mechanism, _GAME_ROUNDS)
     seconds = interleaved(
         {

@@ -15,6 +15,7 @@ from dpp2.errors import BadInput
 from dpp2.privacy import Calibration, Dpp2Releases, Epsilon, Releases, Unsupported, calibrate, epsilon
 from dpp2.privacy.baselines import StepReleases, TrackingReleases
 from dpp2.privacy.calibrate import Unknown
+from dpp2.schedule import Schedule
 
 USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 
@@ -175,8 +176,8 @@ def test_rounds_are_asked_for_unless_they_are_solved_for(rounds: int | None) -> 
 
 
 BASELINES = (
-    StepReleases(10, 5.03, 0.1, 1.0, 0.9, "none", 0.1),
-    TrackingReleases(10, 0.01, 5.03, 0.1, 2.0, 5.0, 0.9),
+    StepReleases(dimension=10, smoothness=5.03, adjacency=0.1, u_x=1.0, decay=0.9, memory="none", steps=Schedule(0.1)),
+    TrackingReleases(dimension=10, alpha=0.01, smoothness=5.03, adjacency=0.1, u_x=2.0, u_y=5.0, decay=0.9),
 )
 
 

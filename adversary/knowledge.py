@@ -15,9 +15,6 @@ from dpp2.algorithms.noise import per_agent
 from dpp2.arrays import Array, frozen
 from dpp2.experiment import Experiment
 
-# What anybody may know of a problem: its form, never what it was drawn from (the seed) nor where data lie (paths).
-_PUBLIC_FORM = ("name", "dimension", "samples", "lambda", "omega")
-
 
 @dataclass(frozen=True, eq=False)
 class Own:
@@ -42,6 +39,7 @@ class Knowledge:
     scales: Mapping[str, Array] = field(default_factory=dict)  # by the name of the noise, such as "w"; empty: hidden
     decay: Array | float = 1.0
     problem: Mapping[str, Any] = field(default_factory=dict)
+    affine_gradient: bool = False  # whether every agent's gradient is known to be
     parameters_known: bool = True
     eta: Array | None = None
     own: Own | None = None
@@ -50,11 +48,11 @@ class Knowledge:
     def of(cls, experiment: Experiment) -> Knowledge:
         """What a published experiment says, without its secrets and without what its data follow from."""
         noise, agents = experiment.noise, experiment.network.agents
-        table = experiment.problem.table()
-        form = MappingProxyType({key: table[key] for key in _PUBLIC_FORM if key in table})
+        form = MappingProxyType(dict(experiment.problem.public_form()))
         scales = {name.removeprefix("u_"): frozen(per_agent(getattr(noise, name), agents)) for name in noise.scales}
         decay = frozen(per_agent(getattr(noise, "decay", 1.0), agents))
-        return cls(experiment.algorithm.public(), MappingProxyType(scales), decay, form)
+        affine = experiment.problem.affine_gradient
+        return cls(experiment.algorithm.public(), MappingProxyType(scales), decay, form, affine)
 
     def hidden(self) -> Knowledge:
         """The same attacker without the algorithm's parameters."""

@@ -14,6 +14,8 @@ from rich.table import Table
 
 from store.files import json_text
 
+Show = Callable[[int, int, str], None]  # done so far, of how many, a note
+
 # No markup and no emoji: what is printed holds paths, and a directory may well be called "[b]" or ":smile:".
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -41,8 +43,8 @@ def print_notes(notes: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on a terminal, nothing in a pipe. Call it with (done so far, of how many, a note)."""
+def progress_bar(what: str) -> Iterator[Show]:
+    """A bar on a terminal, nothing in a pipe."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

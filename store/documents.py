@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 OPTIONAL = {"optional": True}  # metadata of a field that is left out where it is None
 
@@ -16,6 +16,17 @@ OPTIONAL = {"optional": True}  # metadata of a field that is left out where it i
 def called(name: str) -> dict[str, str]:
     """Metadata of a field that JSON calls by this name, because Python keeps the word for itself."""
     return {"name": name}
+
+
+class EpsilonDocument(TypedDict):
+    """ε and its log10 beside the paper's; null where there is no number, and then the reason says why."""
+
+    epsilon: float | None
+    log10_epsilon: float | None
+    reason: str | None
+    paper_epsilon: float | None
+    paper_log10_epsilon: float | None
+    paper_reason: str | None
 
 
 def plain(value: Any) -> Any:

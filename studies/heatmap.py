@@ -12,6 +12,7 @@ from adversary.findings import QUANTITIES
 from adversary.report.drawing import svg
 from adversary.report.page import Shown, listed, page, section, summary, table
 from adversary.verdicts import RECOVERED
+from store.files import json_text, write_text
 from studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
 
 if TYPE_CHECKING:
@@ -116,6 +117,14 @@ def _by(matrix: Matrix, protection: str, key: Key) -> str:
 
 def _recovered(matrix: Matrix, attacker: str, protection: str, key: Key) -> bool:
     return matrix.cell(attacker, protection).errors.get(key, np.inf) <= RECOVERED
+
+
+def write(matrix: Matrix, out: Path) -> None:
+    """matrix.json, .html and .png."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "matrix.json", json_text(document(matrix)))
+    write_text(out / "matrix.html", render(matrix))
+    png(matrix, out / "matrix.png")
 
 
 def png(matrix: Matrix, path: Path) -> None:

@@ -73,7 +73,9 @@ class NotPlayed:
 
 
 @dataclass(frozen=True)
-class AuditDocument:
+class AttacksDocument:
+    """Who attacked what, and how close each attack came."""
+
     run: str
     attacker: str
     observation: str
@@ -82,6 +84,12 @@ class AuditDocument:
     not_applicable: list[SkippedDocument]
     unscored: str | None
     leaks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AuditDocument(AttacksDocument):
+    """The attacks, what the run cost, what the game proved, and the verdicts."""
+
     epsilon: float | None
     log10_epsilon: float | None
     reason: str | None

@@ -29,8 +29,8 @@ class RoundSpan:
 
 
 @dataclass(frozen=True)
-class DecodeSummary:
-    """decode.json. What is None was not there: of ciphertext nothing but conversations can be counted."""
+class DecodeCounts:
+    """What was met in captures, whatever it was."""
 
     captures: list[str]
     conversations: int
@@ -41,6 +41,12 @@ class DecodeSummary:
     other_messages: int
     compressed_messages: int
     bytes_skipped: int
+
+
+@dataclass(frozen=True)
+class DecodeSummary(DecodeCounts):
+    """decode.json. What is None was not there: of ciphertext nothing but conversations can be counted."""
+
     run: str | None = field(default=None, metadata=OPTIONAL)
     dimension: int | None = field(default=None, metadata=OPTIONAL)
     rounds: RoundSpan | None = field(default=None, metadata=OPTIONAL)

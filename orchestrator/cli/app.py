@@ -30,6 +30,23 @@ Executor = Annotated[
     typer.Option(metavar="KIND:WHERE", help="processes:N (default: one per core) or dask:ADDRESS (extra [dask])."),
 ]
 
+Plot = Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the curve ε(K) here.")]
+OptionalFile = Annotated[
+    Path | None, typer.Argument(help="Experiment file (TOML); without one, the paper's experiment.")
+]
+
+
+def examples(*lines: str) -> str:
+    """What `--help` ends with: how a command is called."""
+    return "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *(f"- `{line}`" for line in lines)])
+
+
+def drawable(plot: Path) -> Path:
+    """A picture that can be written."""
+    if plot.is_dir() or not plot.parent.is_dir():
+        raise BadInput("--plot", str(plot), "a file in a directory that exists")
+    return plot
+
 
 def check_counts(*options: tuple[str, int | None]) -> None:
     """Options that count something."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Json, app
+from orchestrator.cli.app import Json, app, examples
 from orchestrator.output import errors, print_json, print_table
 from studies.bench import BENCHMARKS
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from studies.bench.benchmark import Benchmark
 
 
-@app.command(no_args_is_help=True)
+@app.command(
+    no_args_is_help=True, epilog=examples("dpp2 bench core --json", "dpp2 bench network --disropt ~/disropt/bin/python")
+)
 def bench(
     what: Annotated[str, typer.Argument(metavar="WHAT", help=f"{', '.join(BENCHMARKS)}.")],
     disropt: Annotated[
@@ -32,12 +34,6 @@ def bench(
     about five minutes. Where DISROPT and mpirun are installed, its gradient tracking is measured beside them.
 
     audit: attacks and game against the run that made the data, and how close they come on the default experiment.
-
-    Examples:
-
-        dpp2 bench core --json
-
-        dpp2 bench network --disropt ~/disropt/bin/python
     """
     from studies.bench.benchmark import Bench
 

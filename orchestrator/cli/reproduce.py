@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.app import Executor, Json, app, check_counts, new_folder
+from orchestrator.cli.app import Executor, Json, app, check_counts, examples, new_folder
 from orchestrator.output import console, print_json, print_table, progress_bar
 from studies.reproduce import STUDIES
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from studies.reproduce.study import Claim, Files, Study
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "dpp2 reproduce fig1", "dpp2 reproduce fig3 --seeds 5 --out figures", "dpp2 reproduce comparison --out docs"
+    )
+)
 def reproduce(
     what: Annotated[str, typer.Argument(metavar="WHAT", help=f"{', '.join(STUDIES)} (a page of everything).")],
     seeds: Annotated[int, typer.Option(help="How many seeds; each decides data, starting points and noise.")] = 3,
@@ -25,16 +29,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("reproductions"),
     json: Json = False,
 ) -> None:
-    """Measure a figure or the table of the paper from runs made here, and judge what the paper says of it.
-
-    Examples:
-
-        dpp2 reproduce fig1
-
-        dpp2 reproduce fig3 --seeds 5 --out figures
-
-        dpp2 reproduce comparison --out docs
-    """
+    """Measure a figure or the table of the paper from runs made here, and judge what the paper says of it."""
     from studies.reproduce.study import Order
 
     study: Study[Any] = STUDIES[what]

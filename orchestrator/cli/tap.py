@@ -10,7 +10,7 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from node.cluster import Cluster
-from orchestrator.cli.app import Json, app
+from orchestrator.cli.app import Json, app, examples
 from orchestrator.output import console, errors, print_json
 from store.documents import plain
 
@@ -29,7 +29,7 @@ Quiet = Annotated[
 ]
 
 
-@tap.command()
+@tap.command(epilog=examples("dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures"))
 def relay(
     link: Annotated[
         list[str],
@@ -43,10 +43,6 @@ def relay(
 
     TARGET is the address of the node that is dialled, the one with the higher-numbered agent; its neighbour must be
     told LISTEN instead, in the [links] of its cluster.toml.
-
-    Example:
-
-        dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures
     """
     from adversary.tap.__main__ import relay as relay_until_stopped
 
@@ -57,7 +53,7 @@ def relay(
         raise typer.Exit(1)
 
 
-@tap.command()
+@tap.command(epilog=examples("dpp2 tap sniff --interface eth0 --port 7000 --out captures"))
 def sniff(
     port: Annotated[list[int], typer.Option(metavar="P", help="Keep TCP packets from or to this port (repeatable).")],
     out: Out,
@@ -66,12 +62,7 @@ def sniff(
     quiet: Quiet = None,
     json: Json = False,
 ) -> None:
-    """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets.
-
-    Example:
-
-        dpp2 tap sniff --interface eth0 --port 7000 --out captures
-    """
+    """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets."""
     from adversary.tap.__main__ import sniff as sniff_until_stopped
 
     for number in port:
@@ -99,7 +90,9 @@ def _announce(tap: Listening, json: bool) -> None:
     console.print(f"recording in {tap.record}")
 
 
-@tap.command()
+@tap.command(
+    epilog=examples("dpp2 tap decode captures --cluster cluster.toml --experiment experiment.toml --out overheard")
+)
 def decode(
     captures: Annotated[
         list[Path], typer.Argument(metavar="CAPTURE…", help="Relay records, pcap or pcapng files, or folders of them.")
@@ -109,12 +102,7 @@ def decode(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for observation.npz and decode.json.")],
     json: Json = False,
 ) -> None:
-    """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it.
-
-    Example:
-
-        dpp2 tap decode captures --cluster cluster.toml --experiment experiment.toml --out overheard
-    """
+    """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it."""
     from adversary.tap.decode import decode as decode_captures
     from adversary.tap.public import Public
 

@@ -198,7 +198,7 @@ def intercepted(run: Path, attacker: Attacker) -> Interception:
 
 
 def _leaks(path: Path) -> tuple[str, ...]:
-    """What ciphertext gives away, with the figures that the tap measured."""
+    """What ciphertext gives away, with the numbers that the tap measured."""
     try:
         seen: Any = json.loads(path.read_text(encoding="utf-8"))
         leaks, directions, rounds = seen["still_leaks"], seen["directions"], seen["rounds_estimate"]

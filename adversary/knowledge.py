@@ -1,4 +1,4 @@
-"""What an attacker knows besides what it overheard. Public fields only: with the seed everything would follow."""
+"""What an attacker knows before it listens. Public fields only: with the seed everything would follow."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Truth:
 
 
 def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:
-    """What one participant legitimately has besides the public knowledge: its own rows, and η."""
+    """What one participant knows: everything that is public, its own rows, and η."""
     if truth.eta is None or truth.w is None or truth.e is None:
         raise BadInput("attacker", "neighbour", "a run of dpp2, whose participants share η")
     if not 0 <= agent < truth.x.shape[1]:
@@ -170,7 +170,7 @@ def _parameter_errors(estimate: Estimate, truth: Truth) -> dict[str, float]:
 
 
 def _data_errors(estimate: Estimate, truth: Truth, seen: Sequence[int]) -> dict[str, float]:
-    """Relative errors of what came back of the data, against objectives that are drawn again."""
+    """Relative errors of what was recovered of the data, against objectives that are drawn again."""
     objective = truth.objective if estimate.data else None
     if objective is None:
         return {}
@@ -203,7 +203,7 @@ def _relative(claimed: Array, true: Array) -> float:
 
 
 def _sample_error(claimed: Array, true: Array) -> float:
-    """Median over agents; samples come back in no order, so they are matched as well as they can be first."""
+    """Median over agents. Samples are recovered in no order, so they are matched first, as well as they can be."""
     from scipy.optimize import linear_sum_assignment
 
     errors = []

@@ -1,6 +1,6 @@
 """The paper's claims, judged one by one from what an audit found.
 
-A verdict is `held`, not held, or None where this run cannot tell; its evidence is a sentence with figures. "Not
+A verdict is `held`, not held, or None where this run cannot tell; its evidence is a sentence with numbers. "Not
 recovered by these attacks" is all that can ever be said in a protection's favour.
 """
 

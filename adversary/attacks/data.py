@@ -1,9 +1,9 @@
-"""Data: what comes back of the objectives themselves from the pairs (x̂^k, ĝ^k) of the smoother.
+"""Data: the objectives themselves, recovered from the pairs (x̂^k, ĝ^k) of the smoother.
 
 Around the point x★ where a run ends, ∇f_i(x) = g★ + H_i (x − x★) + ½T_i[x − x★, x − x★] + …, so a regression of ĝ on x̂,
 each round weighed by its noise and by how far from x★ it lies, gives H_i and g★, and ∇f_i(0) ≈ g★ − H_i x★. (The third
 derivative T_i serves to keep its share out of H_i; by itself it is too uncertain to extrapolate with.)
-For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products comes back; and
+For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products is recovered; and
 where an agent holds few samples, all of them do (`samples`).
 """
 
@@ -38,7 +38,7 @@ class Data(Attack):
             return missing
         rounds, _, dimension = view.observation.shape
         if view.knowledge.rho is None:
-            return "needs ρ, without which no gradient comes back"
+            return "needs ρ, without which no gradient is recovered"
         if dimension > _LARGEST or rounds < 2 * (dimension + 1):
             return f"needs d ≤ {_LARGEST} and 2(d + 1) rounds, but d = {dimension} and there are {rounds} rounds"
         return None
@@ -58,7 +58,7 @@ class Data(Attack):
 
 
 def _recovered(pairs: Pairs, knowledge: Knowledge) -> dict[str, Array]:
-    """What comes back of one agent."""
+    """What is recovered of one agent."""
     problem, point = knowledge.problem, pairs.x[-1]
     name = problem.get("name")
     if name == "logistic" and problem["samples"] * problem["dimension"] <= _SAMPLE_NUMBERS:

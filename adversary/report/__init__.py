@@ -1,4 +1,4 @@
-"""report.html: plain words first, then verdicts, figures and figures' numbers, in one file that needs nothing else."""
+"""report.html: plain words first, then verdicts, figures and all numbers, in one file that needs nothing else."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adversary.tap import record
 from adversary.tap.packets import read_packets
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Captured, Conversation
 from dpp2.errors import BadInput
 
@@ -53,7 +53,7 @@ class _Relayed:
 
     def conversation(self) -> Conversation:
         forward, back = (
-            (Run(bytes(self.bytes[kind]), 0, tuple(self.times[kind])),) if self.bytes[kind] else ()
+            (UnbrokenBytes(bytes(self.bytes[kind]), 0, tuple(self.times[kind])),) if self.bytes[kind] else ()
             for kind in (record.Kind.FORWARD, record.Kind.BACK)
         )
         return Conversation((self.opening.dialler, self.opening.target), self.opening.link, (forward, back))

@@ -11,10 +11,10 @@ import numpy as np
 
 from adversary.observation import Observation
 from adversary.tap.captures import read
-from adversary.tap.frames import DecodedFrame, Heard, main_run, read_frame
+from adversary.tap.frames import HeardFrame, HeardRun, main_run, read_frame
 from adversary.tap.http2 import messages
 from adversary.tap.public import Public
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Captured, Conversation
 from adversary.tap.tls import Ciphertext, is_ciphertext, leaks
 from dpp2.errors import BadInput
@@ -88,17 +88,17 @@ class _Listening:
     """What gathers while conversations are read."""
 
     public: Public
-    runs: dict[tuple[str, int], DecodedFrame] = field(default_factory=dict)
+    runs: dict[tuple[str, int], HeardRun] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     encrypted: list[Conversation] = field(default_factory=list)
 
     def hear(self, conversation: Conversation) -> None:
-        if any(is_ciphertext(run) for runs in conversation.runs for run in runs):
+        if any(is_ciphertext(run) for runs in conversation.sent for run in runs):
             self.encrypted.append(conversation)
             return
         known = nodes_of(conversation, self.public)
-        said = [self._frames(runs) for runs in conversation.runs]
+        said = [self._frames(runs) for runs in conversation.sent]
         speakers = [speaker(frames, known, self.public) for frames in said]
         for frames, source, listener in zip(said, speakers, speakers[::-1], strict=True):
             if source is None:
@@ -113,12 +113,12 @@ class _Listening:
                 self.notes.append(f"{conversation}: who receives what node {source} sends could not be told")
             self._take(conversation, frames, source, destination)
 
-    def _take(self, conversation: Conversation, frames: list[Heard], source: int, destination: int | None) -> None:
+    def _take(self, conversation: Conversation, frames: list[HeardFrame], source: int, destination: int | None) -> None:
         """The frames of one direction; those that somebody else claims to send were not sent by an agent."""
         own = [frame for frame in frames if self.public.node_of_agent[frame.senders[0]] == source]
         kept = [frame for frame in own if frame.round < self.public.rounds]
         for frame in kept:
-            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), DecodedFrame())
+            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), HeardRun())
             overheard.add(frame, source, destination)
         if others := len(frames) - len(own):
             self.notes.append(f"{conversation}: {others} frames in the direction of node {source} are not its own")
@@ -126,7 +126,7 @@ class _Listening:
             rounds = f"the {self.public.rounds} rounds of the experiment"
             self.notes.append(f"{conversation}: {beyond} frames of node {source} lie beyond {rounds} and were left out")
 
-    def _frames(self, runs: Sequence[Run]) -> list[Heard]:
+    def _frames(self, runs: Sequence[UnbrokenBytes]) -> list[HeardFrame]:
         """The frames in one direction; whatever else was said there is counted."""
         found = []
         for run in runs:
@@ -196,7 +196,7 @@ def _observation(
 
 
 def _described(
-    summary: DecodeSummary, chosen: tuple[str, int], run: DecodedFrame, observation: Observation
+    summary: DecodeSummary, chosen: tuple[str, int], run: HeardRun, observation: Observation
 ) -> DecodeSummary:
     run_id, dimension = chosen
     return replace(
@@ -220,7 +220,7 @@ def nodes_of(conversation: Conversation, public: Public) -> set[int]:
     return {node for end in conversation.ends for node in public.nodes_at(end)}
 
 
-def speaker(frames: Sequence[Heard], known: set[int], public: Public) -> int | None:
+def speaker(frames: Sequence[HeardFrame], known: set[int], public: Public) -> int | None:
     """The node that sends in one direction: most frames are its own. None if there are no frames to tell."""
     claimed = Counter(public.node_of_agent[frame.senders[0]] for frame in frames)
     possible = {node: count for node, count in claimed.items() if len(known) < 2 or node in known}

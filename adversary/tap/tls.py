@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Conversation
 from store.documents import called
 
@@ -33,7 +33,7 @@ class Record:
     time: float
 
 
-def records(run: Run) -> Iterator[Record]:
+def records(run: UnbrokenBytes) -> Iterator[Record]:
     """The records in these bytes; none if they are not TLS."""
     at = _first(run)
     while at is not None and (length := _length(run.data, at)) is not None:
@@ -41,11 +41,11 @@ def records(run: Run) -> Iterator[Record]:
         at += _HEADER + length
 
 
-def is_ciphertext(run: Run) -> bool:
+def is_ciphertext(run: UnbrokenBytes) -> bool:
     return _first(run) is not None
 
 
-def _first(run: Run) -> int | None:
+def _first(run: UnbrokenBytes) -> int | None:
     """Where records begin: at once, or, joining late, where three of them follow each other."""
     if run.missing == 0:
         return 0 if _length(run.data, 0) is not None else None
@@ -103,7 +103,7 @@ def leaks(conversations: Iterable[Conversation], names: Iterable[str], phases: i
     """What ciphertext gives away, for every direction in which anything was sent."""
     seen: dict[tuple[str, bool], list[Record]] = {}  # a link that broke is several conversations, but one pair
     for conversation, name in zip(conversations, names, strict=True):
-        for answers, runs in zip((False, True), conversation.runs, strict=True):
+        for answers, runs in zip((False, True), conversation.sent, strict=True):
             found = [record for run in runs for record in records(run) if record.kind == _APPLICATION_DATA]
             seen.setdefault((name, answers), []).extend(found)
     directions = [_direction(name, answers, found, phases) for (name, answers), found in seen.items() if found]

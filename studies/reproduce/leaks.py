@@ -14,7 +14,7 @@ from adversary.views import global_view
 from dpp2 import Experiment, run
 from dpp2.algorithms import ALGORITHMS
 
-# Besides every algorithm as it comes: settings that make a difference to who listens.
+# Every algorithm is attacked with its defaults, and with these settings, which make a difference to an attacker.
 _ALSO: Mapping[str, Mapping[str, object]] = {
     "dpp2, τ = 1": {"algorithm.damping": 1.0},
     "dgd, u_x = 1": {"algorithm.name": "dgd", "noise.u_x": 1.0},

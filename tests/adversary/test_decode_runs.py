@@ -21,7 +21,7 @@ from adversary.tap.captures import read
 from adversary.tap.decode import decode
 from adversary.tap.frames import ranges, read_frame
 from adversary.tap.public import Public
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.record import Kind, Opening, WireRecorder
 from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
@@ -99,8 +99,8 @@ async def test_joining_late_ciphertext_is_told_from_plaintext(tmp_path: Path) ->
         folder = tmp_path / str(tls)
         await run_tapped(small(), folder, one_each(4), InProcess(folder / "tap"), tls=tls)
         for conversation in read([folder / "tap"]).conversations:
-            for (run,) in conversation.runs:
-                late = [Run(run.data[at:], None, ((0, 0.0),)) for at in range(0, len(run.data) - 1000, 97)]
+            for (run,) in conversation.sent:
+                late = [UnbrokenBytes(run.data[at:], None, ((0, 0.0),)) for at in range(0, len(run.data) - 1000, 97)]
                 assert late
                 assert all(is_ciphertext(part) == tls for part in late)
 
@@ -265,7 +265,7 @@ def test_packets_in_any_order_twice_or_lost(
     rng = random.Random(seed)
     packets = []
     for number, conversation in enumerate(read([path]).conversations):
-        forward, back = (b"".join(run.data for run in runs) for runs in conversation.runs)
+        forward, back = (b"".join(run.data for run in runs) for runs in conversation.sent)
         port = int(conversation.ends[1].rpartition(":")[2])
         packets += [packet for packet in talk(forward, back, size, (50_000 + number, port)) if rng.random() >= loss]
     packets += rng.sample(packets, len(packets) // 10)

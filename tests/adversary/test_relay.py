@@ -59,9 +59,9 @@ async def test_bytes_pass_unchanged_both_ways_and_are_recorded(tmp_path: Path) -
         assert await dialler[0].readexactly(len(reply)) == reply
     (conversation,) = read([tmp_path]).conversations
     assert conversation.link == "0-1"
-    assert [run.data for runs in conversation.runs for run in runs] == [request, reply]
-    assert all(run.missing == 0 for runs in conversation.runs for run in runs)
-    times = [when for _, when in conversation.runs[0][0].times]
+    assert [run.data for runs in conversation.sent for run in runs] == [request, reply]
+    assert all(run.missing == 0 for runs in conversation.sent for run in runs)
+    times = [when for _, when in conversation.sent[0][0].times]
     assert times == sorted(times)
 
 
@@ -69,7 +69,7 @@ async def test_a_reader_that_does_not_read_slows_the_writer_instead_of_filling_m
     async with connected(tmp_path) as (dialler, listener, _):
         dialler[1].write(bytes(64 << 20))
         await asyncio.sleep(0.5)
-        passed = sum(len(run.data) for run in read([tmp_path]).conversations[0].runs[0])
+        passed = sum(len(run.data) for run in read([tmp_path]).conversations[0].sent[0])
         assert passed < 32 << 20  # what fits into the sockets' buffers
         assert len(await listener[0].readexactly(64 << 20)) == 64 << 20
 
@@ -157,7 +157,7 @@ def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
     content[-1] ^= 1
     recorder.path.write_bytes(content)
     captured = read([recorder.path])
-    assert captured.conversations[0].runs[0][0].data == b"good"
+    assert captured.conversations[0].sent[0][0].data == b"good"
     assert "not a whole segment" in captured.gaps[0]
 
 

@@ -174,7 +174,7 @@ def test_packets_as_large_as_offload_makes_them_are_kept_whole(tmp_path: Path) -
         thread.join()
     taps.close()
     (conversation,) = read([tmp_path]).conversations
-    assert [run.data for run in conversation.runs[0]] == [content]
+    assert [run.data for run in conversation.sent[0]] == [content]
     with taps.path.open("rb") as file:
         assert max(len(packet) for _, packet in dpkt.pcap.Reader(file)) > 20_000
 

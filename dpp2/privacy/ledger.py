@@ -126,30 +126,15 @@ class Ledger:
         """
         if not budget > 0:
             raise BadInput("budget", budget, "a number > 0")
-        entry = self._entry(run_id, mechanism)
+        entry, others = self._entry(run_id, mechanism), self.spent(except_run=run_id)
         charged = entry.rounds if resumed_at is None else min(entry.rounds, resumed_at)
-        others = self.spent(except_run=run_id)
-        if isinstance(others, Unsupported):
-            return Allowance(min(charged, wanted_rounds), others, f"no budget can be kept: {others.reason}")
-        left = budget - others.value if others.value is not None else -math.inf
-        granted = largest_rounds(mechanism, left, max(wanted_rounds, entry.rounds), published=publishing)
+        share = _Share(budget, others, mechanism, publishing)
+        granted = share.granted(max(wanted_rounds, entry.rounds))
         if isinstance(granted, Unsupported):
             return Allowance(min(charged, wanted_rounds), granted, f"no budget can be kept: {granted.reason}")
-        while granted > 0 and not self._total(others, mechanism, granted, publishing).fits(budget):
-            granted -= 1  # `left` was rounded
         if resumed_at is not None and granted < entry.rounds:
-            before = self._total(others, mechanism, entry.rounds, entry.published == entry.rounds)
-            why = f"ε = {before} is spent already, over the budget of {budget:g}: this very run was charged for "
-            return Allowance(min(wanted_rounds, charged), before, why + f"{entry.rounds} rounds before")
-        rounds = min(wanted_rounds, max(granted, charged))
-        total = self._total(others, mechanism, rounds, publishing or entry.published == rounds)
-        if rounds == wanted_rounds and total.fits(budget):
-            return Allowance(rounds, total)
-        following = self._total(others, mechanism, rounds + 1, publishing)
-        why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
-        if others.value != 0:
-            why += f"; earlier runs on the same data have spent {others}"
-        return Allowance(rounds, total, why)
+            return share.overdrawn(entry, min(wanted_rounds, charged))
+        return share.allowance(entry, min(wanted_rounds, max(granted, charged)), wanted_rounds)
 
     def to_dict(self) -> Table:
         runs = {run_id: entry.to_dict() for run_id, entry in self.entries.items()}
@@ -174,11 +159,50 @@ class Ledger:
     def _with(self, run_id: str, entry: Entry) -> Ledger:
         return replace(self, entries=MappingProxyType({**self.entries, run_id: entry}))
 
-    @staticmethod
-    def _total(others: Epsilon, mechanism: Releases, rounds: int, publishing: bool) -> Epsilon:
-        own = epsilon(mechanism, rounds, published=publishing)
-        assert isinstance(own, Epsilon)  # the caller has seen that the mechanism is supported
-        return add_up([others, own])
+
+@dataclass(frozen=True)
+class _Share:
+    """What of a budget is left to one run beside all others."""
+
+    budget: float
+    others: Epsilon | Unsupported  # spent by the other runs
+    mechanism: Releases
+    publishing: bool  # whether room is kept for the result
+
+    def total(self, rounds: int, published: bool) -> Epsilon:
+        own = epsilon(self.mechanism, rounds, published=published)
+        assert isinstance(own, Epsilon)  # `granted` has asked
+        assert isinstance(self.others, Epsilon)
+        return add_up([self.others, own])
+
+    def granted(self, most: int) -> int | Unsupported:
+        """The most rounds that the budget admits."""
+        if isinstance(self.others, Unsupported):
+            return self.others
+        left = self.budget - self.others.value if self.others.value is not None else -math.inf
+        granted = largest_rounds(self.mechanism, left, most, published=self.publishing)
+        if isinstance(granted, Unsupported):
+            return granted
+        while granted > 0 and not self.total(granted, self.publishing).fits(self.budget):
+            granted -= 1  # `left` was rounded
+        return granted
+
+    def overdrawn(self, entry: Entry, rounds: int) -> Allowance:
+        """The run was charged for more rounds than the budget admits: it may repeat those that it has behind it."""
+        before = self.total(entry.rounds, entry.published == entry.rounds)
+        why = f"ε = {before} is spent already, over the budget of {self.budget:g}: this very run was charged for "
+        return Allowance(rounds, before, why + f"{entry.rounds} rounds before")
+
+    def allowance(self, entry: Entry, rounds: int, wanted: int) -> Allowance:
+        total = self.total(rounds, self.publishing or entry.published == rounds)
+        if rounds == wanted and total.fits(self.budget):
+            return Allowance(rounds, total)
+        following = self.total(rounds + 1, self.publishing)
+        why = f"round {rounds} would bring the total to ε = {following}, over the budget of {self.budget:g}"
+        assert isinstance(self.others, Epsilon)
+        if self.others.value != 0:
+            why += f"; earlier runs on the same data have spent {self.others}"
+        return Allowance(rounds, total, why)
 
 
 def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:

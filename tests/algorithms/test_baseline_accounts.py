@@ -17,7 +17,6 @@ from core.programs import matrix
 
 from algorithms.hosted import Tables, program, sections
 from dpp2 import Experiment, Simulation, run
-from dpp2.algorithms.base import NoisyProgram
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Ledger, Unsupported, epsilon
 from dpp2.privacy.accountant import cumulative, largest_rounds
@@ -98,7 +97,8 @@ def given_noise(own: Any, noise: dict[str, Array]) -> Any:
 def recorded(name: str, objective: Linear, x0: Array, noise: dict[str, Array]) -> dict[str, Array]:
     """Every message of a run of all agents."""
     own = given_noise(program(name, objective, range(N), N, LAPLACE[name][0], noise_table(name)), noise)
-    state, sent = own.start(x0), {phase: [] for phase in sections(name, {}, {})[0].phases}
+    state = own.start(x0)
+    sent: dict[str, list[Array]] = {phase: [] for phase in sections(name, {}, {})[0].phases}
     for k in range(ROUNDS):
         objective.k = k
         steps, answer = own.round(state, k), None
@@ -112,13 +112,14 @@ def recorded(name: str, objective: Linear, x0: Array, noise: dict[str, Array]) -
     return {phase: np.array(rows) for phase, rows in sent.items()}
 
 
-def implied(name: str, objective: Linear, x0: Array, drawn: dict[str, Array], sent: dict[str, Array]) -> dict:
+def implied(
+    name: str, objective: Linear, x0: Array, drawn: dict[str, Array], sent: dict[str, Array]
+) -> dict[str, Array]:
     """The noise of agent 0 under which this objective sends the same; noise that is never sent stays as drawn."""
     section = sections(name, {}, {})[0]
     noise = {key: rows[:, :1].copy() for key, rows in drawn.items()}
     own = given_noise(program(name, objective, range(1), N, LAPLACE[name][0], noise_table(name)), noise)
-    assert isinstance(own, NoisyProgram)
-    state: Any = own.start(x0[:1])
+    state = own.start(x0[:1])
     for k in range(ROUNDS):
         objective.k = k
         for count, (phase, of_phase) in enumerate(zip(section.phases, section.noises, strict=False)):
@@ -185,7 +186,7 @@ def test_no_random_pair_needs_more_than_accounted(name: str) -> None:
         drawn = rng.normal(size=(ROUNDS, D))
         turns = DELTA * drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
         curvature = rng.uniform(-M, M)
-        found = shifts_of(name, curvature, lambda k, turns=turns: turns[k], laplace_noise(name, seed))
+        found = shifts_of(name, curvature, turns.__getitem__, laplace_noise(name, seed))
         for limit, needed in zip(allowed, found, strict=True):
             assert (needed <= limit * (1 + 1e-9) + 1e-9).all()
 

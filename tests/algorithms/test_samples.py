@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,12 @@ def rows_of_different_numbers(loss: str) -> RowLoss:
 
 
 def objectives() -> dict[str, Objective]:
-    tables = {"logistic": {"samples": 6, "lambda": 0.1}, "least-squares": {"samples": 4}, "quadratic": {}, "sine": {}}
+    tables: dict[str, Any] = {
+        "logistic": {"samples": 6, "lambda": 0.1},
+        "least-squares": {"samples": 4},
+        "quadratic": {},
+        "sine": {},
+    }
     drawn = {
         name: problem(name, AGENTS, dimension=D, **table).objective(range(AGENTS), AGENTS)
         for name, table in tables.items()

@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 
 from adversary.attacks import ATTACKS, Attack
 from adversary.findings import Finding, Skipped, attempt
-from adversary.game_result import GameResult, contest
+from adversary.game_result import GameResult, game_result
 from adversary.knowledge import Knowledge
 from adversary.observation import Observation
 from adversary.scoring import Truth, insider
 from adversary.verdicts import Evidence, Verdict, judge
 from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput, Experiment
-from dpp2.algorithms.dpp2 import Dpp2Section
-from dpp2.algorithms.noise import per_agent
 from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
@@ -73,7 +71,7 @@ class Attacker:
 
 
 @dataclass(frozen=True, eq=False)
-class Overheard:
+class Interception:
     """What a run directory offers to an eavesdropper, and where it comes from."""
 
     observation: Observation | None  # None: ciphertext
@@ -82,7 +80,7 @@ class Overheard:
 
 
 @dataclass(frozen=True, eq=False)
-class Accounted:
+class PrivacyCost:
     """ε as the exact account and the paper have it, over the rounds that were run."""
 
     rounds: int
@@ -101,13 +99,13 @@ class AuditReport:
     run: str
     experiment: Experiment
     attacker: Attacker
-    overheard: Overheard
+    interception: Interception
     view: View | None  # None: nothing to work on
     truth: Truth | None
     findings: tuple[Finding, ...]
     skipped: tuple[Skipped, ...]
-    accounted: Accounted
-    contest: GameResult | Unsupported | None  # None: not asked for
+    cost: PrivacyCost
+    game: GameResult | Unsupported | None  # None: not asked for
     noise: Mapping[str, Array]  # the median agent's scale u·r^k per round, by the name of the noise
     verdicts: tuple[Verdict, ...]
 
@@ -138,7 +136,7 @@ def audit(
     """Attack a finished run and judge the paper's claims by it. `note` hears what is being done."""
     attacker = attacker or Attacker()
     experiment = Experiment.load(run / "experiment.toml").resolve()
-    heard = overheard(run, attacker)
+    heard = intercepted(run, attacker)
     truth = Truth.load(run) if (run / "truth.npz").is_file() else None
     view, rounds = None, _rounds(run, heard.observation)
     if heard.observation is not None:
@@ -150,13 +148,13 @@ def audit(
         run=str(run),
         experiment=experiment,
         attacker=attacker,
-        overheard=heard,
+        interception=heard,
         view=view,
         truth=truth,
         findings=tuple(one for one in done if isinstance(one, Finding)),
         skipped=tuple(one for one in done if isinstance(one, Skipped)),
-        accounted=_accounted(account, rounds),
-        contest=_contest(account, experiment, rounds, note) if game else None,
+        cost=_cost(account, rounds),
+        game=_game(account, experiment, rounds, note) if game else None,
         noise=_noise(experiment, view.observation if view else None, rounds),
         verdicts=(),
     )
@@ -172,37 +170,36 @@ def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None,
     return done
 
 
-def _contest(
-    account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note
-) -> GameResult | Unsupported:
+def _game(account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note) -> GameResult | Unsupported:
     note("distinguishing game")
-    return account if isinstance(account, Unsupported) else contest(account, experiment.algorithm, rounds)
+    return account if isinstance(account, Unsupported) else game_result(account, experiment.algorithm, rounds)
 
 
 def public_knowledge(experiment: Experiment, observation: Observation) -> Knowledge:
     """What anybody knows of an experiment. That tier one is off is no secret, and η = 1 with it."""
     knowledge = Knowledge.of(experiment)
-    off = isinstance(experiment.algorithm, Dpp2Section) and experiment.algorithm.eta == 1.0
-    return replace(knowledge, eta=np.ones(observation.first + observation.shape[0])) if off else knowledge
+    if experiment.algorithm.tier_one is not False:
+        return knowledge
+    return replace(knowledge, eta=np.ones(observation.first + observation.shape[0]))
 
 
-def overheard(run: Path, attacker: Attacker) -> Overheard:
+def intercepted(run: Path, attacker: Attacker) -> Interception:
     """A tap's record before the run's own: what was decoded from real bytes is what an eavesdropper has.
 
     A participant needs no tap: it receives its messages whatever the wire shows of them.
     """
     tapped, ciphertext, own = run / "tap" / "observation.npz", run / "tap" / "ciphertext.json", run / "observation.npz"
     if attacker.kind != "neighbour" and tapped.is_file():
-        return Overheard(Observation.load(tapped), "tap/observation.npz, decoded from the bytes on the wire")
+        return Interception(Observation.load(tapped), "tap/observation.npz, decoded from the bytes on the wire")
     if attacker.kind != "neighbour" and ciphertext.is_file():
-        return Overheard(None, "tap/ciphertext.json: the wire carried ciphertext", _leaks(ciphertext))
+        return Interception(None, "tap/ciphertext.json: the wire carried ciphertext", _leaks(ciphertext))
     if not own.is_file():
         raise BadInput("RUN", str(run), "a finished run with observation.npz in it")
-    return Overheard(Observation.load(own), "observation.npz, as the run recorded what it sent")
+    return Interception(Observation.load(own), "observation.npz, as the run recorded what it sent")
 
 
 def _leaks(path: Path) -> tuple[str, ...]:
-    """What ciphertext gives away, with the figures that the tap measured."""
+    """What ciphertext gives away, with the numbers that the tap measured."""
     try:
         seen: Any = json.loads(path.read_text(encoding="utf-8"))
         leaks, directions, rounds = seen["still_leaks"], seen["directions"], seen["rounds_estimate"]
@@ -234,14 +231,14 @@ def _account(experiment: Experiment) -> Account | Unsupported:
         return Unsupported(f"the objectives cannot be built again ({refused})")
 
 
-def _accounted(account: Account | Unsupported, rounds: int) -> Accounted:
+def _cost(account: Account | Unsupported, rounds: int) -> PrivacyCost:
     if isinstance(account, Unsupported):
-        return Accounted(rounds, account, account, account, np.empty(0), np.empty(0), ())
+        return PrivacyCost(rounds, account, account, account, np.empty(0), np.empty(0), ())
     counts = np.unique(np.geomspace(1, max(rounds, 1), _PAPER_POINTS).astype(int))
     claims = [account.paper_epsilon(int(count)) for count in counts]
     paper = [claim.log10 if isinstance(claim, PaperEpsilon) else np.nan for claim in claims]
     spent, claimed, curve = account.epsilon(rounds), account.paper_epsilon(rounds), account.curve(max(rounds, 1))
-    return Accounted(rounds, spent, claimed, curve, counts.astype(float), np.array(paper), account.notes)
+    return PrivacyCost(rounds, spent, claimed, curve, counts.astype(float), np.array(paper), account.notes)
 
 
 def _noise(experiment: Experiment, observation: Observation | None, rounds: int) -> dict[str, Array]:
@@ -251,10 +248,7 @@ def _noise(experiment: Experiment, observation: Observation | None, rounds: int)
 
 
 def _scales(experiment: Experiment, k: NDArray[np.int_]) -> dict[str, Array]:
-    section, agents = experiment.noise, experiment.network.agents
-    decay = per_agent(getattr(section, "decay", 1.0), agents)
-    with np.errstate(under="ignore"):
-        scales = {name: per_agent(getattr(section, name), agents) * decay ** k[:, None] for name in section.scales}
+    scales = experiment.noise.scales_in(k, experiment.network.agents)
     return {name: np.median(scale, axis=1) for name, scale in scales.items()}
 
 
@@ -266,18 +260,17 @@ def _noise_left(report: AuditReport) -> float:
 
 
 def _evidence(report: AuditReport) -> Evidence:
-    section = report.experiment.algorithm
     return Evidence(
         findings=report.findings,
         attacker=report.attacker.words,
         last=report.last,
         unscored=report.unscored,
-        tier_one=section.eta != 1.0 if isinstance(section, Dpp2Section) else None,
+        tier_one=report.experiment.algorithm.tier_one,
         knows_eta=report.attacker.kind == "neighbour",
         noise_left=_noise_left(report),
-        epsilon=report.accounted.epsilon,
-        paper_epsilon=report.accounted.paper_epsilon,
-        contest=report.contest,
+        epsilon=report.cost.epsilon,
+        paper_epsilon=report.cost.paper_epsilon,
+        game=report.game,
         void=_void(report.experiment),
     )
 

@@ -17,12 +17,16 @@ QUANTITIES = {"x": "x_i", "gradient": "∇f_i", "eta": "η"}
 class Finding:
     """One attack on one run; quantities that it does not estimate, or that nobody could score, are left out."""
 
-    name: str
-    summary: str
+    attack: Attack
     attacker: str
     estimate: Estimate
     errors: Mapping[str, Errors] = field(default_factory=dict)
-    data: Mapping[str, float] = field(default_factory=dict)  # relative errors of what came back of the data
+    data: Mapping[str, float] = field(default_factory=dict)  # relative errors of what was found of the data
+    parameters: Mapping[str, float] = field(default_factory=dict)  # relative errors of the algorithm's parameters
+
+    @property
+    def name(self) -> str:
+        return self.attack.name
 
     def error(self, what: str) -> float | None:
         """The median over the last tenth of the rounds; None where there is none."""
@@ -46,8 +50,8 @@ def attempt(attack: Attack, view: View, truth: Truth | None) -> Finding | Skippe
         return Skipped(attack.name, missing)
     estimate = attack.run(view)
     if truth is None:
-        return Finding(attack.name, attack.summary, view.attacker, estimate)
+        return Finding(attack, view.attacker, estimate)
     scored = score(estimate, truth, view.agents, view.observation.first)
     found = {"x": scored.x, "gradient": scored.grad, "eta": scored.eta}
     errors = {what: one for what, one in found.items() if one is not None}
-    return Finding(attack.name, attack.summary, view.attacker, estimate, errors, scored.data)
+    return Finding(attack, view.attacker, estimate, errors, scored.data, scored.parameters)

@@ -10,10 +10,9 @@ import numpy as np
 from adversary.bounds import LowerBound, TradeOff, lower_bound, trade_off
 from adversary.game import Game, longest, play_and_stop, predicted
 from dpp2.algorithms.base import AlgorithmSection
-from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, profile
+from dpp2.privacy import Epsilon, PrivacyProfile, Unsupported, epsilon, profile
 from dpp2.privacy.account import Account
 
 CONFIDENCE = 1 - 1e-6
@@ -55,7 +54,7 @@ class GameResult:
         return self.bounds[-1]
 
 
-def contest(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
+def game_result(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
     """Play for the agent whose ε is largest."""
     game = _game(account, section, rounds)
     if isinstance(game, Unsupported):
@@ -71,11 +70,12 @@ def contest(account: Account, section: AlgorithmSection, rounds: int) -> GameRes
 def _game(account: Account, section: AlgorithmSection, rounds: int) -> Game | Unsupported:
     if account.unsupported_reason:
         return account.unsupported_reason
-    mechanisms = [m for m in account.distinct if isinstance(m, Dpp2Releases)]
-    if not isinstance(section, Dpp2Section) or not mechanisms:
-        return Unsupported(f"the worst pair of objectives is known for dpp2 only, and {section.name} was run")
-    worst = max(mechanisms, key=lambda m: _log10(epsilon(m, rounds)))
-    game = longest(Game(worst, rounds, section.beta, section.rho, section.damping))
+    releases, parameters = section.worst_pair(account.distinct), section.two_tiers()
+    if isinstance(releases, Unsupported):
+        return releases
+    assert parameters is not None  # whose worst pair is known
+    worst = max(releases, key=lambda m: _log10(epsilon(m, rounds)))
+    game = longest(Game(worst, rounds, parameters.beta, parameters.rho, parameters.damping))
     if isinstance(game, Unsupported):
         return game
     affordable = _WORK // (_FEWEST_TRIALS * worst.dimension)

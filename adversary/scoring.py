@@ -60,13 +60,16 @@ class Truth:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """All agents' objectives, drawn again from the experiment; None where the truth came without one."""
-        agents = self.x.shape[1]
-        return self.experiment.problem.objective(range(agents), agents) if self.experiment else None
+        """All agents' objectives as they were run, drawn again from the experiment; None without an experiment."""
+        if self.experiment is None:
+            return None
+        agents, bound = self.x.shape[1], self.experiment.privacy.feature_bound
+        problem = self.experiment.problem if bound is None else self.experiment.problem.bounded(bound)
+        return problem.objective(range(agents), agents)
 
 
 def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:
-    """What one participant legitimately has besides the public knowledge: its own rows, and η."""
+    """What one participant knows: everything that is public, its own rows, and η."""
     if truth.eta is None or truth.w is None or truth.e is None:
         raise BadInput("attacker", "neighbour", "a run of dpp2, whose participants share η")
     if not 0 <= agent < truth.x.shape[1]:
@@ -99,6 +102,7 @@ class Score:
     grad: Errors | None
     eta: Errors | None
     data: Mapping[str, float]
+    parameters: Mapping[str, float]
 
 
 def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 0) -> Score:
@@ -111,6 +115,7 @@ def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 
         _vector_errors(estimate.grad, truth.grad, seen, first),
         _scalar_errors(estimate.eta, truth.eta, first),
         _data_errors(estimate, truth, seen),
+        _parameter_errors(estimate, truth),
     )
 
 
@@ -156,8 +161,16 @@ def _since(per_round: Array, bound: float, first: int) -> int | None:
     return first + start if start < len(per_round) else None
 
 
+def _parameter_errors(estimate: Estimate, truth: Truth) -> dict[str, float]:
+    """Relative errors of the algorithm's parameters, against what messages can tell of them."""
+    if truth.experiment is None:
+        return {}
+    true = Knowledge.of(truth.experiment).identifiable
+    return {name: abs(value / true[name] - 1) for name, value in estimate.parameters.items() if true.get(name)}
+
+
 def _data_errors(estimate: Estimate, truth: Truth, seen: Sequence[int]) -> dict[str, float]:
-    """Relative errors of what came back of the data, against objectives that are drawn again."""
+    """Relative errors of what was recovered of the data, against objectives that are drawn again."""
     objective = truth.objective if estimate.data else None
     if objective is None:
         return {}
@@ -190,7 +203,7 @@ def _relative(claimed: Array, true: Array) -> float:
 
 
 def _sample_error(claimed: Array, true: Array) -> float:
-    """Median over agents; samples come back in no order, so they are matched as well as they can be first."""
+    """Median over agents. Samples are recovered in no order, so they are matched first, as well as they can be."""
     from scipy.optimize import linear_sum_assignment
 
     errors = []

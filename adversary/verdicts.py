@@ -1,6 +1,6 @@
 """The paper's claims, judged one by one from what an audit found.
 
-A verdict is `held`, not held, or None where this run cannot tell; its evidence is a sentence with figures. "Not
+A verdict is `held`, not held, or None where this run cannot tell; its evidence is a sentence with numbers. "Not
 recovered by these attacks" is all that can ever be said in a protection's favour.
 """
 
@@ -15,6 +15,7 @@ from adversary.game_result import GameResult
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
+PARAMETER_RECOVERED = 0.01  # the same for a parameter, which is one number and not a cloud of them
 _GONE = 1e-3  # of its first scale: noise that no longer hides anything
 _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
@@ -43,7 +44,7 @@ class Evidence:
     noise_left: float  # scale of the noise in the last of these rounds, in units of its first
     epsilon: Epsilon | Unsupported
     paper_epsilon: PaperEpsilon | Unsupported
-    contest: GameResult | Unsupported | None
+    game: GameResult | Unsupported | None
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
 
 
@@ -58,8 +59,8 @@ def judge(evidence: Evidence) -> tuple[Verdict, ...]:
 
 
 def best(findings: Sequence[Finding], what: str) -> tuple[Finding, float] | None:
-    """The attack with the least error, leaving aside the one that does not listen."""
-    scored = [(one, one.error(what)) for one in findings if one.name != "prior"]
+    """The attack with the least error, among those that listen."""
+    scored = [(one, one.error(what)) for one in findings if one.attack.listens]
     known = [(one, error) for one, error in scored if error is not None]
     return min(known, key=lambda pair: pair[1], default=None)
 
@@ -109,7 +110,7 @@ def _recovered(evidence: Evidence, what: str) -> bool:
 
 
 def _dp(claim: str, evidence: Evidence) -> Verdict:
-    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.contest
+    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.game
     if isinstance(spent, Unsupported):
         return Verdict(claim, None, f"no ε can be given: {spent.reason}")
     if spent.log10 == math.inf:

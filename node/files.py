@@ -13,7 +13,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,6 +78,15 @@ class RecordFiles:
             file.close()
 
 
+def journal_entries(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """(digest, round, phase from 1 on) of everything that has left, in its order, from a journal's bytes."""
+    for at in range(len(_MAGIC), len(content) - _ENTRY.size + 1, _ENTRY.size):
+        digest, round_, phase = _ENTRY.unpack_from(content, at)
+        if phase == 0:
+            return
+        yield digest, round_, phase
+
+
 class Journal:
     """Digests of everything that left: a replay that would send other bytes finds out before it does.
 
@@ -112,10 +121,7 @@ class Journal:
         if begins != _MAGIC and begins.strip(b"\0"):  # zeros: killed when it was made, before anything left
             raise NodeFailed(f"{path} is damaged, or the journal of another version: this node cannot go on")
         end = len(_MAGIC)
-        while end + _ENTRY.size <= len(content):
-            digest, round_, phase = _ENTRY.unpack_from(content, end)
-            if phase == 0:
-                break
+        for digest, round_, phase in journal_entries(content):
             if phase > len(self._phases):
                 raise NodeFailed(f"{path} is damaged: this node cannot go on")
             self._known[round_, phase] = digest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.records import Records
+from store.documents import plain
 
 
 def read_npz(path: Path) -> Records:
@@ -72,13 +72,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 def json_text(document: Any) -> str:
-    """JSON knows no infinity, so what is not finite becomes null."""
-    return json.dumps(_finite(document), ensure_ascii=False, indent=2) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """A document (`store.documents`) as a file or a reader gets it."""
+    return json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n"

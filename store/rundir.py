@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from dpp2.errors import one_line
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.simulation import Snapshot
+from store.documents import EpsilonDocument
 from store.files import json_text, read_npz, write_npz, write_text
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
@@ -213,7 +213,7 @@ class RunDirectory:
         return BadInput("--resume", str(self.path), accepted)
 
 
-def privacy_document(result: Result) -> dict[str, Any]:
+def privacy_document(result: Result) -> dict[str, object]:
     """What a run cost, for privacy.json and `--json`."""
     privacy = result.privacy
     return {
@@ -226,7 +226,7 @@ def privacy_document(result: Result) -> dict[str, Any]:
     }
 
 
-def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsupported) -> dict[str, Any]:
+def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsupported) -> EpsilonDocument:
     """ε and its log10 beside the paper's; null where there is no number, and then `reason` says why."""
     return {
         "epsilon": spent.value if isinstance(spent, Epsilon) else None,

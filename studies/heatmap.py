@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ from adversary.findings import QUANTITIES
 from adversary.report.drawing import svg
 from adversary.report.page import Shown, listed, page, section, summary, table
 from adversary.verdicts import RECOVERED
-from store.files import write_whole
-from studies.matrix import EARLY, QUANTITIES_COMPARED, WHEN, Key, Matrix
+from store.files import json_text, write_text, write_whole
+from studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,30 +25,54 @@ _LEAST, _MOST = -12.0, 0.0  # powers of ten that the colours span
 _DARK = -6.0  # below, white letters are easier to read
 
 
-def document(matrix: Matrix) -> dict[str, Any]:
-    """Plain values: one entry per cell."""
-    return {
-        "attackers": list(matrix.attackers),
-        "protections": list(matrix.protections),
-        "agent": matrix.agent,
-        "cells": [
-            {
-                "attacker": attacker,
-                "protection": protection,
-                "ciphertext": cell.ciphertext,
-                **{_key(key, "error"): cell.errors.get(key) for key in SHOWN},
-                **{_key(key, "attack"): cell.attacks.get(key) for key in SHOWN},
-            }
-            for (attacker, protection), cell in matrix.cells.items()
-        ],
-        "notes": list(matrix.notes),
-    }
+@dataclass(frozen=True)
+class CellDocument:
+    """x_error is that of the last tenth of the rounds, as in audit.json; x_error_early that of the first."""
+
+    attacker: str
+    protection: str
+    ciphertext: bool
+    x_error_early: float | None
+    x_error: float | None
+    gradient_error_early: float | None
+    gradient_error: float | None
+    x_attack_early: str | None
+    x_attack: str | None
+    gradient_attack_early: str | None
+    gradient_attack: str | None
 
 
-def _key(key: Key, name: str) -> str:
-    """x_error is that of the last tenth, as in audit.json; x_error_early that of the first."""
-    what, when = key
-    return f"{what}_{name}_early" if when == EARLY else f"{what}_{name}"
+@dataclass(frozen=True)
+class MatrixDocument:
+    """matrix.json: one entry per cell."""
+
+    attackers: tuple[str, ...]
+    protections: tuple[str, ...]
+    agent: int
+    cells: list[CellDocument]
+    notes: tuple[str, ...]
+
+
+def document(matrix: Matrix) -> MatrixDocument:
+    cells = [_cell(*at, cell) for at, cell in matrix.cells.items()]
+    return MatrixDocument(matrix.attackers, matrix.protections, matrix.agent, cells, matrix.notes)
+
+
+def _cell(attacker: str, protection: str, cell: Cell) -> CellDocument:
+    errors, attacks = cell.errors, cell.attacks
+    return CellDocument(
+        attacker=attacker,
+        protection=protection,
+        ciphertext=cell.ciphertext,
+        x_error_early=errors.get(("x", EARLY)),
+        x_error=errors.get(("x", LATE)),
+        gradient_error_early=errors.get(("gradient", EARLY)),
+        gradient_error=errors.get(("gradient", LATE)),
+        x_attack_early=attacks.get(("x", EARLY)),
+        x_attack=attacks.get(("x", LATE)),
+        gradient_attack_early=attacks.get(("gradient", EARLY)),
+        gradient_attack=attacks.get(("gradient", LATE)),
+    )
 
 
 def headed(key: Key) -> str:
@@ -92,6 +117,14 @@ def _by(matrix: Matrix, protection: str, key: Key) -> str:
 
 def _recovered(matrix: Matrix, attacker: str, protection: str, key: Key) -> bool:
     return matrix.cell(attacker, protection).errors.get(key, np.inf) <= RECOVERED
+
+
+def write(matrix: Matrix, out: Path) -> None:
+    """matrix.json, .html and .png."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "matrix.json", json_text(document(matrix)))
+    write_text(out / "matrix.html", render(matrix))
+    png(matrix, out / "matrix.png")
 
 
 def png(matrix: Matrix, path: Path) -> None:

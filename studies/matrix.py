@@ -18,22 +18,16 @@ from adversary.observation import Observation
 from adversary.scoring import Truth
 from adversary.views import ATTACKERS
 from dpp2 import BadInput, Experiment, run
-from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
+from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO
+from dpp2.privacy import Unsupported
 
 Note = Callable[[int, int, str], None]
 
-NONE, TIER_ONE, TIER_TWO, BOTH, DAMPED, TLS = PROTECTIONS = (
-    "no protection",
-    "tier one",
-    "tier two",
-    "both",
-    "both damped",
-    "both with TLS",
-)
+TLS = "both with TLS"
+PROTECTIONS = (NO_PROTECTION, TIER_ONE, TIER_TWO, BOTH_TIERS, BOTH_DAMPED, TLS)
 CIPHERTEXT = "ciphertext"
 EARLY, LATE = WHEN = ("first tenth", "last tenth")  # of the rounds: while the noise is there, and when it may have gone
 QUANTITIES_COMPARED = ("x", "gradient")
-_NOT_COMPARED = ("prior", "data")  # the one does not listen, the other gives neither x nor gradients
 
 
 Key = tuple[str, str]  # what, when
@@ -91,32 +85,22 @@ def compare(
         knowledge = public_knowledge(result.experiment, observation)
         for kind in ATTACKERS:
             view = Attacker(kind, agent).view(observation, knowledge, truth)
-            found = [attempt(attack, view, truth) for attack in attacks if attack.name not in _NOT_COMPARED]
+            found = [attempt(attack, view, truth) for attack in attacks if attack.compared]
             cells[kind, protection] = _cell([one for one in found if isinstance(one, Finding)])
     for kind in ATTACKERS:
-        cells[kind, TLS] = cells[kind, BOTH] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
+        cells[kind, TLS] = cells[kind, BOTH_TIERS] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
     return Matrix(experiment, cells, agent, tuple(notes))
 
 
 def protected(experiment: Experiment) -> dict[str, Experiment]:
     """The experiment under every protection that changes what is sent; TLS changes only who can read it."""
-    algorithm, noise = experiment.algorithm, experiment.noise
-    if not isinstance(algorithm, Dpp2Section) or not isinstance(noise, Dpp2Noise):
-        raise BadInput("algorithm.name", algorithm.name, '"dpp2", whose tiers are compared')
-    if not (np.all(noise.u_w) and np.all(noise.u_e)):
-        raise BadInput("noise", {"u_w": noise.u_w, "u_e": noise.u_e}, "scales above 0, or tier two protects nothing")
-    mixing = algorithm.updated(eta="uniform" if algorithm.eta == 1.0 else algorithm.eta, damping=0.0)
-    plain, silent = mixing.updated(eta=1.0), noise.updated(u_w=0.0, u_e=0.0)
-    damped = mixing.updated(damping=algorithm.damping or 1.0)
+    sections = experiment.algorithm.protections(experiment.noise)
+    if isinstance(sections, Unsupported):
+        raise BadInput(
+            "algorithm.name", experiment.algorithm.name, f"one whose tiers can be compared ({sections.reason})"
+        )
     recorded = replace(experiment, run=experiment.run.updated(telemetry="full", transport="embedded"))
-    chosen = {
-        NONE: (plain, silent),
-        TIER_ONE: (mixing, silent),
-        TIER_TWO: (plain, noise),
-        BOTH: (mixing, noise),
-        DAMPED: (damped, noise),
-    }
-    return {name: replace(recorded, algorithm=section, noise=scales) for name, (section, scales) in chosen.items()}
+    return {name: replace(recorded, algorithm=section, noise=noise) for name, (section, noise) in sections.items()}
 
 
 def _cell(findings: Sequence[Finding]) -> Cell:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,38 +17,41 @@ from dpp2.arrays import Array
 class Estimate:
     """What an attack claims; NaN, or None for a whole quantity, where it claims nothing.
 
-    x, grad: (K, N, d) for x_i^k and ∇f_i(x_i^k); eta: (K,). `facts` are single numbers (such as a recovered α),
-    `curves` the same per round (K,), and `data` whatever came back of the agents' data, one row per agent.
+    x, grad: (K, N, d) for x_i^k and ∇f_i(x_i^k); eta: (K,). `parameters` are numbers of the algorithm as far as
+    messages can tell them (`Knowledge.identifiable`), `curves` the same per round (K,), and `data` what was found of
+    the agents' data, one row per agent.
     """
 
     name: str
     x: Array | None = None
     grad: Array | None = None
     eta: Array | None = None
-    facts: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Array] = field(default_factory=dict)
     data: Mapping[str, Array] = field(default_factory=dict)
 
 
-class Attack(Protocol):
-    """One attack. `summary` is one sentence for reports."""
+class Attack(ABC):
+    """One attack, and what reports need to know of it. `summary` is one sentence."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    listens: ClassVar[bool] = True  # False: the yardstick, which recovers nothing whatever its error is
+    compared: ClassVar[bool] = True  # in tables of the least error of x and of gradients
+    rounds_in_a_row: ClassVar[int | None] = None  # so many are enough, wherever they lie; None: it takes more
 
-    @property
-    def summary(self) -> str: ...
-
+    @abstractmethod
     def needs(self, view: View) -> str | None:
         """What this view lacks for the attack, as a sentence; None if it can be run."""
 
+    @abstractmethod
     def run(self, view: View) -> Estimate: ...
 
 
 def lacks_messages(view: View) -> str | None:
     """Most attacks rest on the algebra of DPP²'s two messages."""
-    if view.knowledge.algorithm != "dpp2" or not {"y", "z"} <= set(view.observation.phases):
-        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm} was run"
+    if view.knowledge.algorithm.algebra != "two tiers":
+        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm.name} was run"
     return None if view.agents else "no agent was overheard"
 
 
@@ -59,8 +63,8 @@ def lacks_steps(view: View) -> str | None:
 
 
 def lacks_parameters(view: View) -> str | None:
-    """Steps and weights of an algorithm other than DPP²."""
-    if not view.knowledge.parameters:
+    """Steps and weights, of whatever algorithm."""
+    if not view.knowledge.parameters_known:
         return "needs the algorithm's parameters, which this attacker does not know"
     return None
 

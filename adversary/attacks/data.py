@@ -1,48 +1,44 @@
-"""Data: what comes back of the objectives themselves from the pairs (x̂^k, ĝ^k) of the smoother.
+"""Data: the objectives themselves, recovered from the pairs (x̂^k, ĝ^k) of the smoother.
 
 Around the point x★ where a run ends, ∇f_i(x) = g★ + H_i (x − x★) + ½T_i[x − x★, x − x★] + …, so a regression of ĝ on x̂,
 each round weighed by its noise and by how far from x★ it lies, gives H_i and g★, and ∇f_i(0) ≈ g★ − H_i x★. (The third
 derivative T_i serves to keep its share out of H_i; by itself it is too uncertain to extrapolate with.)
-For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products comes back; and
+For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products is recovered; and
 where an agent holds few samples, all of them do (`samples`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from adversary.attacks.algebra import Messages
-from adversary.attacks.base import Estimate
+from adversary.attacks.base import Attack, Estimate
 from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
 from adversary.attacks.smoother import NoiseScales, Smoother
+from adversary.knowledge import Knowledge
 from adversary.views import View
 from dpp2.arrays import Array
 
 _SMOOTHER = Smoother()
 _LARGEST = 200  # coordinates; a Hessian has d² entries, and takes as many rounds as d to be seen
 _SAMPLE_NUMBERS = 60  # m·d: numbers of an agent's data that are fitted one by one
-_QUADRATIC = ("quadratic", "least-squares")  # problems whose gradients are publicly known to be affine
 _PASSES = 3  # of the regression; each learns from the one before how far the polynomial reaches
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(Attack):
     """Per agent `point` x★, `hessian` there, `gradient_at_zero`; of logistic problems `mean` and, if few, `samples`."""
 
-    name: str = "data"
-    summary: str = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+    name = "data"
+    summary = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+    compared = False  # it estimates objectives
 
     def needs(self, view: View) -> str | None:
         if missing := _SMOOTHER.needs(view):
             return missing
         rounds, _, dimension = view.observation.shape
         if view.knowledge.rho is None:
-            return "needs ρ, without which no gradient comes back"
+            return "needs ρ, without which no gradient is recovered"
         if dimension > _LARGEST or rounds < 2 * (dimension + 1):
             return f"needs d ≤ {_LARGEST} and 2(d + 1) rounds, but d = {dimension} and there are {rounds} rounds"
         return None
@@ -56,19 +52,20 @@ class Data:
         for agent in view.agents:
             pairs = Pairs.of(found.x[:, agent], found.grad[:, agent], noise[:, agent])
             if len(pairs.x) >= 2 * (d + 1):
-                for name, value in _recovered(pairs, view.knowledge.problem).items():
+                for name, value in _recovered(pairs, view.knowledge).items():
                     data.setdefault(name, np.full((agents, *value.shape), np.nan))[agent] = value
         return Estimate(self.name, data=data)
 
 
-def _recovered(pairs: Pairs, problem: Mapping[str, Any]) -> dict[str, Array]:
-    """What comes back of one agent."""
-    name, point = problem.get("name"), pairs.x[-1]
+def _recovered(pairs: Pairs, knowledge: Knowledge) -> dict[str, Array]:
+    """What is recovered of one agent."""
+    problem, point = knowledge.problem, pairs.x[-1]
+    name = problem.get("name")
     if name == "logistic" and problem["samples"] * problem["dimension"] <= _SAMPLE_NUMBERS:
         a = fitted_samples(pairs, problem)
         found = {"point": point, "hessian": hessian(a, point, problem), "gradient_at_zero": gradient_at_zero(a)}
         return found | {"mean": a.mean(axis=0), "samples": a}
-    H, g0 = expanded(pairs, affine=name in _QUADRATIC)
+    H, g0 = expanded(pairs, affine=knowledge.affine_gradient)
     found = {"point": point, "hessian": H, "gradient_at_zero": g0}
     return found | {"mean": -2 * g0} if name == "logistic" else found
 

@@ -6,31 +6,24 @@ the tiers, so ĝ is off everywhere, and its relative error tends to 1 as z vanis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from adversary.attacks.base import Estimate, only
+from adversary.attacks.base import Attack, Estimate, only
 from adversary.views import View
 
-# Phases of any algorithm that stand for the iterate, or for the gradient, up to noise and mixing.
-_ITERATES = ("y", "xa", "x_half", "x_new", "cx")
-_GRADIENTS = ("z", "ya", "d", "cy")
 
-
-@dataclass(frozen=True)
-class Direct:
-    name: str = "direct"
-    summary: str = "Reads the messages as if nothing had been done to them."
+class Direct(Attack):
+    name = "direct"
+    summary = "Reads the messages as if nothing had been done to them."
 
     def needs(self, view: View) -> str | None:
         if not view.agents:
             return "no agent was overheard"
-        phases = view.observation.phases
-        if not any(phase in phases for phase in _ITERATES + _GRADIENTS):
-            return f"nothing that {view.knowledge.algorithm} sends stands for an iterate or a gradient"
+        algorithm = view.knowledge.algorithm
+        if algorithm.x_phase is None and algorithm.gradient_phase is None:
+            return f"nothing that {algorithm.name} sends stands for an iterate or a gradient"
         return None
 
     def run(self, view: View) -> Estimate:
-        phases = view.observation.phases
-        x = next((phases[phase] / view.knowledge.t for phase in _ITERATES if phase in phases), None)
-        grad = next((phases[phase] for phase in _GRADIENTS if phase in phases), None)
+        phases, algorithm = view.observation.phases, view.knowledge.algorithm
+        x = phases[algorithm.x_phase] / view.knowledge.t if algorithm.x_phase else None
+        grad = phases[algorithm.gradient_phase] if algorithm.gradient_phase else None
         return Estimate(self.name, x=only(view, x), grad=only(view, grad))

@@ -5,17 +5,14 @@ What is left is the noise: x̂ = x + w, and ĝ = ∇f + e for neighbours all of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from adversary.attacks.algebra import Messages, gradient, replay
-from adversary.attacks.base import Estimate, lacks_messages, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, only
 from adversary.views import View
 
 
-@dataclass(frozen=True)
-class KnownEta:
-    name: str = "known-eta"
-    summary: str = "Undoes the mixing with the η that every participant knows."
+class KnownEta(Attack):
+    name = "known-eta"
+    summary = "Undoes the mixing with the η that every participant knows."
 
     def needs(self, view: View) -> str | None:
         known = "needs η, which only participants know" if view.knowledge.eta is None else None

@@ -1,22 +1,21 @@
-"""Parameter-free: α and β come back as well, from the same three rounds.
+"""Parameter-free: the same three rounds also give α and β, or with damping (1+τ)α and (1+τ)β.
 
 In the dependence that `three_round` rests on, i_k = −αz^k + βPz^k is written out. The seven vectors
     y^k, y^{k+1}, y^{k+2}, z^k, Pz^k, z^{k+1}, Pz^{k+1}
 are then dependent up to noise, and z^{k+1} enters with the coefficient c_2·tα, Pz^{k+1} with −c_2·tβ:
     tα = c_{z'}/c_2          tβ = −c_{Pz'}/c_2
-t = 1 + τ itself cannot be told: a damped run is equivalent to an undamped one with tα and tβ. Whoever does not know τ
-gets t·x instead of x. Where a run stands still z and Pz have vanished into rounding, and nothing comes back.
+t = 1 + τ itself cannot be told: a damped run is equivalent to an undamped one with tα and tβ, and these are what the
+attack claims. Whoever does not know τ gets t·x instead of x. Where a run stands still z and Pz have vanished into
+rounding, and the numbers that come out are none.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from adversary.attacks import three_round
 from adversary.attacks.algebra import Messages, completed, gradient, mix
-from adversary.attacks.base import Estimate, lacks_messages, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, only
 from adversary.views import View
 from dpp2.arrays import Array
 
@@ -24,35 +23,37 @@ _VECTORS = 7
 _CONFIDENT = 10  # α and β are taken from one round in so many: those whose dependence stands out most
 
 
-@dataclass(frozen=True)
-class ParameterFree:
-    name: str = "parameter-free"
-    summary: str = "Recovers α and β as well, and then what three rounds reveal."
+class ParameterFree(Attack):
+    name = "parameter-free"
+    summary = "Finds the steps (1+τ)α and (1+τ)β first, and then what three rounds reveal."
 
     def needs(self, view: View) -> str | None:
         if missing := lacks_messages(view):
             return missing
         messages = Messages.of(view, alpha=0.0, beta=1.0)
         if messages.coordinates <= _VECTORS:
-            return f"needs more than {_VECTORS} coordinates of agents that were followed, not {messages.coordinates}"
+            return (
+                f"needs more than {_VECTORS} coordinates of agents whose own and whose neighbours' messages were all "
+                f"overheard, not {messages.coordinates}"
+            )
         return three_round.lacks_three(messages)
 
     def run(self, view: View) -> Estimate:
         t = view.knowledge.t
         scaled, gap = steps(Messages.of(view, alpha=0.0, beta=1.0))
         confident = np.argsort(gap)[-max(len(gap) // _CONFIDENT, 1) :]
-        alpha, beta = np.median(scaled[confident], axis=0) / t
-        messages = Messages.of(view, alpha=float(alpha), beta=float(beta))
+        alpha, beta = np.median(scaled[confident], axis=0)
+        messages = Messages.of(view, alpha=float(alpha / t), beta=float(beta / t))
         b, s, D = three_round.solve(messages)
         s, D = completed(messages, 1 - b, s, D)
         curves = np.full((2, len(messages.y)), np.nan)
-        curves[:, : len(gap)] = scaled.T / t
+        curves[:, : len(gap)] = scaled.T
         return Estimate(
             self.name,
             x=only(view, s),
             grad=only(view, gradient(messages, view.knowledge.rho, s, D)),
             eta=1 - b,
-            facts={"alpha": float(alpha), "beta": float(beta)},
+            parameters={"alpha": float(alpha), "beta": float(beta)},
             curves={"alpha": curves[0], "beta": curves[1]},
         )
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from adversary.attacks.base import Estimate, only
+from adversary.attacks.base import Attack, Estimate, only
 from adversary.views import View
 
 
-@dataclass(frozen=True)
-class Prior:
+class Prior(Attack):
     """x̂ = 0, ĝ = 0 and η̂ = ½: the means of what is public (a symmetric start, stationarity, η uniform in (0, 1))."""
 
-    name: str = "prior"
-    summary: str = "Guesses zero without listening; its relative error is 1 by definition."
+    name = "prior"
+    summary = "Guesses zero without listening; its relative error is 1 by definition."
+    listens = False
+    compared = False
 
     def needs(self, view: View) -> str | None:
         return None
 
     def run(self, view: View) -> Estimate:
         zero = only(view, np.zeros(view.observation.shape))
-        eta = np.full(view.observation.shape[0], 0.5) if view.knowledge.algorithm == "dpp2" else None
+        eta = np.full(view.observation.shape[0], 0.5) if view.knowledge.algorithm.tier_one is not None else None
         return Estimate(self.name, x=zero, grad=zero, eta=eta)

@@ -2,7 +2,7 @@
 
 Only the products a = label · features enter
     ∇f(x) = −(1/m) Σ_s a_s/(1 + exp(a_sᵀx)) + ∇ Σ_t λω x_t²/(1 + ω x_t²)
-so they can come back, in no order; labels and features apart cannot.
+so they can be recovered, in no order; labels and features apart cannot.
 """
 
 from __future__ import annotations

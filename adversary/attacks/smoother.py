@@ -19,7 +19,7 @@ import numpy as np
 
 from adversary.attacks import three_round, window
 from adversary.attacks.algebra import Messages, completed, gradient, replay
-from adversary.attacks.base import Estimate, lacks_messages, lacks_steps, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
 from adversary.attacks.tracking import Track
 from adversary.views import View
 from dpp2.arrays import Array
@@ -29,10 +29,9 @@ _ROUNDED = 3.0  # noise below so many roundings of y: averaging pays
 _AGREED = 1e-12  # largest difference in η between two attacks that found the same
 
 
-@dataclass(frozen=True)
-class Smoother:
-    name: str = "smoother"
-    summary: str = "Fits η to all rounds at once, weighs them by their noise, and removes what noise it can."
+class Smoother(Attack):
+    name = "smoother"
+    summary = "Fits η to all rounds at once, weighs them by their noise, and removes what noise it can."
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_steps(view) or three_round.lacks_three(Messages.of(view))

@@ -7,20 +7,17 @@ D^k = Σ_{j<k} x̂^j, which is exact as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from adversary.attacks.algebra import Messages, gradient, lacks_followed
-from adversary.attacks.base import Estimate, lacks_messages, lacks_start, lacks_steps, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_start, lacks_steps, only
 from adversary.views import View
 from dpp2.arrays import Array
 
 
-@dataclass(frozen=True)
-class Telescope:
-    name: str = "telescope"
-    summary: str = "Adds up the public increments, starting from the first message."
+class Telescope(Attack):
+    name = "telescope"
+    summary = "Adds up the public increments, starting from the first message."
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_start(view) or lacks_steps(view) or lacks_followed(view)

@@ -14,22 +14,20 @@ and in a run that stands still they have gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from adversary.attacks.algebra import Messages, completed, gradient
-from adversary.attacks.base import Estimate, lacks_messages, lacks_steps, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
 from adversary.views import View
 from dpp2.arrays import Array
 
 _AT_ONCE = 2**21  # numbers per stack of rounds: what fits a cache's worth of memory goes fastest
 
 
-@dataclass(frozen=True)
-class ThreeRound:
-    name: str = "three-round"
-    summary: str = "Finds η, x and the gradient from three consecutive rounds, wherever they lie in the run."
+class ThreeRound(Attack):
+    name = "three-round"
+    summary = "Finds η, x and the gradient from three consecutive rounds, wherever they lie in the run."
+    rounds_in_a_row = 3
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_steps(view) or lacks_three(Messages.of(view))

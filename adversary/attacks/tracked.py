@@ -10,43 +10,11 @@ are recovered. PGTC sends differences to references that everybody can follow; i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from adversary.attacks.algebra import mix
-from adversary.attacks.base import Estimate, lacks_parameters, lacks_start, only
-from adversary.views import View
-from dpp2.arrays import Array
-
-_TRACKING = ("gradient-tracking", "diadsp", "pgtc")
+from adversary.attacks.solved import Solved
 
 
-@dataclass(frozen=True)
-class Tracked:
-    name: str = "tracked"
-    summary: str = "Adds up the changes of the tracked gradient, and takes the public step for x."
-
-    def needs(self, view: View) -> str | None:
-        if view.knowledge.algorithm not in _TRACKING:
-            return f"rests on gradient tracking, but {view.knowledge.algorithm} was run"
-        if not view.agents:
-            return "no agent was overheard"
-        return lacks_start(view) or lacks_parameters(view)
-
-    def run(self, view: View) -> Estimate:
-        phases, P, p = view.observation.phases, view.observation.P, view.knowledge.parameters
-        if view.knowledge.algorithm == "pgtc":
-            xa, ya = (_uncompressed(phases[name], p["psi"]) for name in ("cx", "cy"))
-        else:
-            xa, ya = phases["xa"], phases["ya"]
-        gamma = p.get("gamma", 1.0)
-        mixed_x, mixed_y = xa - gamma * mix(P, xa), ya - gamma * mix(P, ya)
-        grad = np.cumsum(np.concatenate([ya[:1], ya[1:] - mixed_y[:-1]]), axis=0)
-        x = np.concatenate([xa[:1], (mixed_x - p["alpha"] * ya)[:-1]])
-        return Estimate(self.name, x=only(view, x), grad=only(view, grad))
-
-
-def _uncompressed(sent: Array, psi: float) -> Array:
-    """Reference + message; the reference is ψ times all messages before."""
-    return np.asarray(psi * (np.cumsum(sent, axis=0) - sent) + sent)
+class Tracked(Solved):
+    name = "tracked"
+    summary = "Adds up the changes of the tracked gradient, and takes the public step for x."
+    algebra = "tracking"
+    rests_on = "gradient tracking"

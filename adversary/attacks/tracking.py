@@ -41,9 +41,9 @@ class Track:
             begin = max(0, end - lag)
             self._predict(begun, end)
             self._resolve(begin, end)
-            settled = slice(begin + lag // 3 if begin else 0, end)
+            inside = slice(begin + lag // 3 if begin else 0, end)
             for final, current in zip(found, (self.b, self.s, self.D), strict=True):
-                final[settled] = current[settled]
+                final[inside] = current[inside]
         if self.exact:
             found[0][0] = np.nan  # D⁰ = 0 hides it
         return found

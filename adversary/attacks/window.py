@@ -12,12 +12,10 @@ All vectors of a window lie in the span of its R_k and C_k, so one QR factorisat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from adversary.attacks.algebra import Messages, completed, gradient
-from adversary.attacks.base import Estimate, lacks_messages, lacks_steps, only
+from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
 from adversary.views import View
 from dpp2.arrays import Array
 
@@ -26,10 +24,10 @@ _REFINEMENTS = 6  # Gauss–Newton is quadratic here: where it converges at all,
 _AT_ONCE = 2**22  # numbers per stack of windows
 
 
-@dataclass(frozen=True)
-class Window:
-    name: str = "window"
-    summary: str = "Finds η from ten rounds of a run that has come close to consensus."
+class Window(Attack):
+    name = "window"
+    summary = "Finds η from ten rounds of a run that has come close to consensus."
+    rounds_in_a_row = ROUNDS
 
     def needs(self, view: View) -> str | None:
         if missing := lacks_messages(view) or lacks_steps(view):

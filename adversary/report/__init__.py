@@ -1,4 +1,4 @@
-"""report.html: plain words first, then verdicts, figures and figures' numbers, in one file that needs nothing else."""
+"""report.html: plain words first, then verdicts, figures and all numbers, in one file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from adversary.findings import QUANTITIES, Finding
 from adversary.report import sentences
 from adversary.report.document import document, notes
 from adversary.report.figures import figures
+from adversary.report.further import also_found, is_damped
 from adversary.report.page import Markup, badge, listed, number, page, section, summary, table
 
 __all__ = ["document", "render"]
@@ -25,7 +26,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
             section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",
-            section("To keep in mind", listed([*report.overheard.leaks, *notes(report)])),
+            section("To keep in mind", listed([*report.interception.leaks, *notes(report)])),
         ],
     )
 
@@ -33,8 +34,11 @@ def render(report: AuditReport, agent: int = 0) -> str:
 def _attacks(report: AuditReport) -> str:
     first, last = report.last
     measured = [f"error of {symbol}" for symbol in QUANTITIES.values()]
-    head = ["attack", "what it does", *measured, "x to 1 % since", "besides"]
-    rows = [[one.name, one.summary, *_measured(one), _since(one), sentences.besides(one)] for one in report.findings]
+    head = ["attack", "what it does", *measured, "x to 1 % since", "also found"]
+    rows = [
+        [one.name, one.attack.summary, *_measured(one), _since(one), also_found(one, damped=is_damped(report))]
+        for one in report.findings
+    ]
     skipped = [f"{one.name} was not run: {one.reason}" for one in report.skipped]
     what = f"Relative errors (η: absolute), medians over rounds {first}–{last}; a dash where there is no estimate."
     return table(head, rows) + listed([report.unscored or what, *skipped])

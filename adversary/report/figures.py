@@ -76,17 +76,17 @@ def _noise_lines(report: AuditReport) -> dict[str, Array]:
 
 def epsilon(report: AuditReport) -> Shown | None:
     """ε over rounds: the exact account, the paper's, and what the game proves."""
-    accounted, played = report.accounted, report.contest
-    if isinstance(accounted.curve, Unsupported) or not np.isfinite(accounted.curve.log10).any():
+    cost, played = report.cost, report.game
+    if isinstance(cost.curve, Unsupported) or not np.isfinite(cost.curve.log10).any():
         return None
-    log10 = np.where(np.isfinite(accounted.curve.log10), accounted.curve.log10, np.nan)
+    log10 = np.where(np.isfinite(cost.curve.log10), cost.curve.log10, np.nan)
     rounds = np.arange(1, len(log10) + 1)
 
     def panel(axes: Axes, until: int, title: str) -> None:
         axes.plot(rounds[:until], log10[:until], lw=2, color=COLOURS[0], label="exact account")
-        shown = accounted.paper_rounds <= until
-        paper = accounted.paper_log10[shown]
-        axes.plot(accounted.paper_rounds[shown], paper, lw=1.2, ls="--", color=COLOURS[1], label="paper's Theorem 3")
+        shown = cost.paper_rounds <= until
+        paper = cost.paper_log10[shown]
+        axes.plot(cost.paper_rounds[shown], paper, lw=1.2, ls="--", color=COLOURS[1], label="paper's Theorem 3")
         if isinstance(played, GameResult):
             proven = np.array([bound.value for bound in played.bounds])
             with np.errstate(divide="ignore"):
@@ -115,7 +115,7 @@ def epsilon(report: AuditReport) -> Shown | None:
 
 def trade_off(report: AuditReport) -> Shown | None:
     """True against false positives of the optimal test: measured, and predicted by the privacy-loss distribution."""
-    played = report.contest
+    played = report.game
     if not isinstance(played, GameResult):
         return None
     measured, prediction = played.trade_off, played.prediction

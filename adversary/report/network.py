@@ -23,7 +23,7 @@ _ROLES = {"local": "the victim, whose channels are tapped", "neighbour": "the cu
 
 def network(report: AuditReport) -> Shown | None:
     """Agents and channels; overheard ones stand out."""
-    whole = report.overheard.observation
+    whole = report.interception.observation
     if whole is None or report.view is None or len(whole.P) > _LARGEST:
         return None
     agents, pairs, tapped = len(whole.P), edges(whole.P), report.view.observation.channels

@@ -1,4 +1,4 @@
-"""The report in plain words: what happened, who listened, what came back, and what it means."""
+"""The report in plain words: what happened, who listened, what was recovered, and what it means."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from adversary.audit import AuditReport
-from adversary.findings import Finding
 from adversary.game_result import GameResult
+from adversary.report.further import further, is_damped
 from adversary.verdicts import RECOVERED, amount, best, percent
 from dpp2.privacy import Unsupported
 
-_DATA = {"gradient_at_zero": "∇f_i(0)", "hessian": "the Hessians", "samples": "the samples"}
-_SYMBOLS = {"alpha": "α", "beta": "β"}
+_COUNTS = {3: "Three", 10: "Ten"}
 _NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
 
 
@@ -22,7 +21,7 @@ def headline(report: AuditReport) -> str:
     experiment = report.experiment
     return (
         f"{experiment.algorithm.name} on the {experiment.problem.name} problem, {experiment.network.agents} agents, "
-        f"{report.accounted.rounds} rounds; attacker: {report.attacker.words}; heard from {report.overheard.source}"
+        f"{report.cost.rounds} rounds; attacker: {report.attacker.words}; heard from {report.interception.source}"
     )
 
 
@@ -31,12 +30,13 @@ def summary(report: AuditReport) -> list[str]:
     said = [_who(report)]
     if report.view is None:
         said.append("Nothing to work on: the channels carried ciphertext, and no attack reads that.")
-        said.append(f"What still leaks: {'; '.join(report.overheard.leaks)}.")
+        said.append(f"What still leaks: {'; '.join(report.interception.leaks)}.")
     elif report.truth is None:
         said.append(f"{len(report.findings)} attacks were run, but {report.unscored}.")
     else:
         said += [_came_back(report, what) for what in _NAMES]
-        said += [_when(report), _three_rounds(report), _meaning(report), _besides(report)]
+        said += [_when(report), _few_rounds(report), _meaning(report)]
+        said.append(further(report.findings, damped=is_damped(report)))
     return [*(sentence for sentence in said if sentence), _cost(report), _proof(report)]
 
 
@@ -77,22 +77,25 @@ def _when(report: AuditReport) -> str:
     return f"From round {k} on, the {name} attack knows x to 1 % or better; the noise then has the scale {scales}."
 
 
-def _three_rounds(report: AuditReport) -> str:
+def _few_rounds(report: AuditReport) -> str:
     """The main finding, where it holds: nobody has to listen for long."""
-    found = next((one for one in report.findings if one.name == "three-round" and "x" in one.errors), None)
-    errors = found.errors["x"].rounds if found else np.empty(0)
-    if not np.nanmin(errors, initial=np.inf) <= RECOVERED:
+    short = [one for one in report.findings if one.attack.rounds_in_a_row is not None and "x" in one.errors]
+    enough = [one for one in short if np.nanmin(one.errors["x"].rounds, initial=np.inf) <= RECOVERED]
+    if not enough:
         return ""
+    found = min(enough, key=lambda one: one.attack.rounds_in_a_row or 0)
+    window, errors = found.attack.rounds_in_a_row or 0, found.errors["x"].rounds
     first = report.view.observation.first if report.view else 0
     k = int(np.nanargmin(errors))
-    start = first + min(k, len(errors) - 3)  # the last two rounds belong to the window that ends the record
-    return f"Three rounds in a row are enough: from rounds {start} to {start + 2} alone came x to {errors[k]:.0e}."
+    start = first + min(k, len(errors) - window)  # the last rounds belong to the window that ends the record
+    alone = f"rounds {start} to {start + window - 1} alone give x to {errors[k]:.0e}"
+    return f"{_COUNTS.get(window, window)} rounds in a row are enough: {alone}."
 
 
 def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
-    if report.experiment.algorithm.name != "dpp2":  # there is no tier one
+    if report.experiment.algorithm.tier_one is None:
         return "So nothing hid them once the noise had gone." if persists.held is False else ""
     if persists.held is False:
         return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
@@ -101,21 +104,8 @@ def _meaning(report: AuditReport) -> str:
     return ""
 
 
-def _besides(report: AuditReport) -> str:
-    """What came back that nobody asked for: parameters and data."""
-    said = [besides(finding, worst=RECOVERED) for finding in report.findings]
-    return f"Besides, there came back: {'; '.join(one for one in said if one)}." if any(said) else ""
-
-
-def besides(finding: Finding, worst: float = math.inf) -> str:
-    """Parameters with their values, and what of the data came back with a relative error below `worst`."""
-    facts = [f"{_SYMBOLS.get(name, name)} = {value:.6g}" for name, value in finding.estimate.facts.items()]
-    data = [f"{_DATA.get(name, name)} to {error:.0e}" for name, error in finding.data.items() if error < worst]
-    return ", ".join([*facts, *data])
-
-
 def _cost(report: AuditReport) -> str:
-    spent, claimed = report.accounted.epsilon, report.accounted.paper_epsilon
+    spent, claimed = report.cost.epsilon, report.cost.paper_epsilon
     if isinstance(spent, Unsupported):
         return f"No ε can be given: {spent.reason}."
     if spent.log10 == math.inf:
@@ -125,7 +115,7 @@ def _cost(report: AuditReport) -> str:
 
 
 def _proof(report: AuditReport) -> str:
-    played = report.contest
+    played = report.game
     if played is None:
         return "The distinguishing game was not played."
     if isinstance(played, Unsupported):

@@ -1,4 +1,4 @@
-"""What the wire carried of one agent, and what came back of its x beside the truth."""
+"""What the wire carried of one agent, and what an attack made of it, beside the true x."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def trajectory(report: AuditReport, agent: int) -> Shown | None:
         "wire (thin). Where the thin line runs inside the broad one, x is known. Units are those of the problem's x."
     )
     picture = svg(lambda figure: _draw(figure, shown), alt, (9.0, 3.9))
-    return Shown("What was sent, and what came back of it", picture, caption)
+    return Shown("What was sent, and what was recovered from it", picture, caption)
 
 
 def _taken(report: AuditReport, agent: int) -> Trajectory | None:
@@ -78,7 +78,7 @@ def _draw(figure: Figure, shown: Trajectory) -> None:
 
 def _closest_throughout(report: AuditReport) -> Finding | None:
     """The attack with the least error of x over the whole run, in the mean of its logarithm."""
-    scored = [one for one in report.findings if one.name != "prior" and "x" in one.errors]
+    scored = [one for one in report.findings if one.attack.listens and "x" in one.errors]
 
     def mean(finding: Finding) -> float:
         logs = np.log10(positive(finding.errors["x"].rounds))

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,23 @@ from dpp2.errors import BadInput
 _PR_SET_PDEATHSIG = 1
 _LOOK_SECONDS = 0.5
 
-Announce = Callable[[dict[str, Any]], None]
+
+@dataclass(frozen=True)
+class Listening:
+    """What a tap says once it listens: where (an interface, or an address for each link), and where it records."""
+
+    listening: str | dict[str, str]
+    record: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """What it says instead."""
+
+    refused: str
+
+
+Announce = Callable[[Listening], None]
 
 
 def relay(links: Sequence[str], out: Path, announce: Announce, quiet: float | None = None) -> str | None:
@@ -42,7 +59,7 @@ async def _relay(links: Sequence[str], out: Path, announce: Announce, quiet: flo
         loop.add_signal_handler(number, stopped.set)
     taps = Relay(out)
     try:
-        announce({"listening": await open_all(taps, links), "record": str(taps.recorder.path)})
+        announce(Listening(await open_all(taps, links), str(taps.recorder.path)))
         deserted = 0.0
         while not stopped.is_set() and (quiet is None or deserted < quiet):
             with contextlib.suppress(TimeoutError):
@@ -74,7 +91,7 @@ def sniff(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     sniffer = Sniffer(interface, ports, out)
-    announce({"listening": interface, "record": str(sniffer.path)})
+    announce(Listening(interface, str(sniffer.path)))
     end = time.monotonic() + (seconds if seconds is not None else float("inf"))
     last, heard = float("inf"), 0  # when a packet was last seen, and how many there had been
 
@@ -104,16 +121,16 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             sniff(options.interface, options.port, options.out, _say)
     except BadInput as refusal:
-        _say({"refused": str(refusal)})
+        _say(Refused(str(refusal)))
         return 2
     except OSError as error:
-        _say({"refused": f"{error.filename or 'input/output'}: {error.strerror or error}"})
+        _say(Refused(f"{error.filename or 'input/output'}: {error.strerror or error}"))
         return 1
     return 0
 
 
-def _say(facts: dict[str, Any]) -> None:
-    print(json.dumps(facts), flush=True)
+def _say(words: Listening | Refused) -> None:
+    print(json.dumps(asdict(words)), flush=True)
 
 
 def _event_loop() -> Callable[[Coroutine[Any, Any, str | None]], str | None]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from adversary.tap import record
 from adversary.tap.packets import read_packets
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Captured, Conversation
 from dpp2.errors import BadInput
 
@@ -43,8 +41,8 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 class _Relayed:
     """One connection as a relay saw it: nothing is missing, except at the end."""
 
-    def __init__(self, facts: dict[str, Any]) -> None:
-        self.facts = facts
+    def __init__(self, opening: record.Opening) -> None:
+        self.opening = opening
         self.bytes = {record.Kind.FORWARD: bytearray(), record.Kind.BACK: bytearray()}
         self.times: dict[record.Kind, list[tuple[int, float]]] = {record.Kind.FORWARD: [], record.Kind.BACK: []}
 
@@ -55,22 +53,21 @@ class _Relayed:
 
     def conversation(self) -> Conversation:
         forward, back = (
-            (Run(bytes(self.bytes[kind]), 0, tuple(self.times[kind])),) if self.bytes[kind] else ()
+            (UnbrokenBytes(bytes(self.bytes[kind]), 0, tuple(self.times[kind])),) if self.bytes[kind] else ()
             for kind in (record.Kind.FORWARD, record.Kind.BACK)
         )
-        ends = str(self.facts["dialler"]), str(self.facts["target"])
-        return Conversation(ends, str(self.facts["link"]), (forward, back))
+        return Conversation((self.opening.dialler, self.opening.target), self.opening.link, (forward, back))
 
 
 def _read_record(path: Path, content: bytes, captured: Captured) -> None:
     relayed: dict[int, _Relayed] = {}
     for segment in record.segments(content):
         if segment.kind is record.Kind.OPEN:
-            try:
-                facts = json.loads(segment.data)
-                relayed[segment.connection] = _Relayed({name: facts[name] for name in ("link", "dialler", "target")})
-            except (ValueError, KeyError, TypeError):
+            opening = record.Opening.read(segment.data)
+            if opening is None:
                 captured.notes.append(f"{path.name}: a connection without a name was left out")
+            else:
+                relayed[segment.connection] = _Relayed(opening)
         elif segment.connection in relayed:
             relayed[segment.connection].add(segment)
     captured.conversations += [connection.conversation() for connection in relayed.values()]

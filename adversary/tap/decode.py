@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from adversary.observation import Observation
 from adversary.tap.captures import read
-from adversary.tap.frames import DecodedFrame, Heard, main_run, read_frame
+from adversary.tap.frames import HeardFrame, HeardRun, main_run, read_frame
 from adversary.tap.http2 import messages
 from adversary.tap.public import Public
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Captured, Conversation
-from adversary.tap.tls import is_ciphertext, leaks
+from adversary.tap.tls import Ciphertext, is_ciphertext, leaks
 from dpp2.errors import BadInput
-from store.files import write_text
+from store.documents import OPTIONAL
+from store.files import json_text, write_text
+
+
+@dataclass(frozen=True)
+class RoundSpan:
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class DecodeCounts:
+    """What was met in captures, whatever it was."""
+
+    captures: list[str]
+    conversations: int
+    encrypted_conversations: int
+    http2_frames: int
+    messages: int
+    frames: int
+    other_messages: int
+    compressed_messages: int
+    bytes_skipped: int
+
+
+@dataclass(frozen=True)
+class DecodeSummary(DecodeCounts):
+    """decode.json. What is None was not there: of ciphertext nothing but conversations can be counted."""
+
+    run: str | None = field(default=None, metadata=OPTIONAL)
+    dimension: int | None = field(default=None, metadata=OPTIONAL)
+    rounds: RoundSpan | None = field(default=None, metadata=OPTIONAL)
+    copies_merged: int | None = field(default=None, metadata=OPTIONAL)
+    conflicts: int | None = field(default=None, metadata=OPTIONAL)
+    channels: int | None = field(default=None, metadata=OPTIONAL)
+    channels_unobserved: int | None = field(default=None, metadata=OPTIONAL)
+    gaps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +63,8 @@ class Decoded:
     """What came out of captures. Without an observation, all of it was ciphertext."""
 
     observation: Observation | None
-    ciphertext: dict[str, Any] | None
-    summary: dict[str, Any]
+    ciphertext: Ciphertext | None
+    summary: DecodeSummary
 
     def save(self, folder: Path) -> list[Path]:
         """Write what there is, and remove what an earlier decoding left there; returns the files."""
@@ -43,7 +78,7 @@ class Decoded:
             written.append(folder / "observation.npz")
         for name, document in documents.items():
             if document is not None:
-                write_text(folder / name, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+                write_text(folder / name, json_text(document))
                 written.append(folder / name)
         return written
 
@@ -53,17 +88,17 @@ class _Listening:
     """What gathers while conversations are read."""
 
     public: Public
-    runs: dict[tuple[str, int], DecodedFrame] = field(default_factory=dict)
+    runs: dict[tuple[str, int], HeardRun] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     encrypted: list[Conversation] = field(default_factory=list)
 
     def hear(self, conversation: Conversation) -> None:
-        if any(is_ciphertext(run) for runs in conversation.runs for run in runs):
+        if any(is_ciphertext(run) for runs in conversation.sent for run in runs):
             self.encrypted.append(conversation)
             return
         known = nodes_of(conversation, self.public)
-        said = [self._frames(runs) for runs in conversation.runs]
+        said = [self._frames(runs) for runs in conversation.sent]
         speakers = [speaker(frames, known, self.public) for frames in said]
         for frames, source, listener in zip(said, speakers, speakers[::-1], strict=True):
             if source is None:
@@ -78,12 +113,12 @@ class _Listening:
                 self.notes.append(f"{conversation}: who receives what node {source} sends could not be told")
             self._take(conversation, frames, source, destination)
 
-    def _take(self, conversation: Conversation, frames: list[Heard], source: int, destination: int | None) -> None:
+    def _take(self, conversation: Conversation, frames: list[HeardFrame], source: int, destination: int | None) -> None:
         """The frames of one direction; those that somebody else claims to send were not sent by an agent."""
         own = [frame for frame in frames if self.public.node_of_agent[frame.senders[0]] == source]
         kept = [frame for frame in own if frame.round < self.public.rounds]
         for frame in kept:
-            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), DecodedFrame())
+            overheard = self.runs.setdefault((frame.run, len(frame.rows[0]) // 8), HeardRun())
             overheard.add(frame, source, destination)
         if others := len(frames) - len(own):
             self.notes.append(f"{conversation}: {others} frames in the direction of node {source} are not its own")
@@ -91,7 +126,7 @@ class _Listening:
             rounds = f"the {self.public.rounds} rounds of the experiment"
             self.notes.append(f"{conversation}: {beyond} frames of node {source} lie beyond {rounds} and were left out")
 
-    def _frames(self, runs: Sequence[Run]) -> list[Heard]:
+    def _frames(self, runs: Sequence[UnbrokenBytes]) -> list[HeardFrame]:
         """The frames in one direction; whatever else was said there is counted."""
         found = []
         for run in runs:
@@ -117,50 +152,65 @@ def decode(captures: Sequence[Path], public: Public) -> Decoded:
         raise BadInput("CAPTURE", [str(path) for path in captures], wanted)
     named = [between(conversation, public) for conversation in listening.encrypted]
     ciphertext = leaks(listening.encrypted, named, len(public.phases)) if listening.encrypted else None
-    observation, facts = _observation(listening, captured)
-    summary = {
-        "captures": [str(path) for path in captures],
-        "conversations": len(captured.conversations),
-        "encrypted_conversations": len(listening.encrypted),
-        **{name: listening.count[name] for name in _COUNTED},
-        **facts,
-    }
-    return Decoded(observation, ciphertext, summary)
-
-
-_COUNTED = ("http2_frames", "messages", "frames", "other_messages", "compressed_messages", "bytes_skipped")
-
-
-def _observation(listening: _Listening, captured: Captured) -> tuple[Observation | None, dict[str, Any]]:
-    """The observation, and what decode.json says of it."""
-    public, notes = listening.public, [*captured.notes, *listening.notes]
-    if listening.encrypted:
-        notes.append(f"{len(listening.encrypted)} conversations are ciphertext (TLS) and were not decoded")
+    summary = _counted(captures, captured, listening)
     if not listening.runs:
-        return None, {"gaps": captured.gaps, "notes": notes}
-    (run_id, dimension), left_out = main_run(listening.runs)
-    overheard = listening.runs[run_id, dimension]
-    observation = Observation(
-        phases=overheard.arrays(public, dimension),
-        P=public.P,
-        first=overheard.first,
-        channels=np.array(overheard.channels(public), dtype=np.int64).reshape(-1, 2),
-        unobserved=np.array(public.unobserved, dtype=np.int64).reshape(-1, 2),
-        gaps=(*captured.gaps, *overheard.gaps(public)),
-        notes=(*notes, *left_out, *overheard.notes(public)),
+        return Decoded(None, ciphertext, summary)
+    chosen, left_out = main_run(listening.runs)
+    observation = _observation(listening, chosen, summary, left_out)
+    return Decoded(observation, ciphertext, _described(summary, chosen, listening.runs[chosen], observation))
+
+
+def _counted(captures: Sequence[Path], captured: Captured, listening: _Listening) -> DecodeSummary:
+    """What can be said of captures before anything is put together."""
+    count, encrypted = listening.count, len(listening.encrypted)
+    left = [f"{encrypted} conversations are ciphertext (TLS) and were not decoded"] if encrypted else []
+    return DecodeSummary(
+        captures=[str(path) for path in captures],
+        conversations=len(captured.conversations),
+        encrypted_conversations=encrypted,
+        http2_frames=count["http2_frames"],
+        messages=count["messages"],
+        frames=count["frames"],
+        other_messages=count["other_messages"],
+        compressed_messages=count["compressed_messages"],
+        bytes_skipped=count["bytes_skipped"],
+        gaps=tuple(captured.gaps),
+        notes=(*captured.notes, *listening.notes, *left),
     )
-    facts = {
-        "run": run_id,
-        "dimension": dimension,
-        "rounds": {"first": overheard.first, "last": overheard.last},
-        "copies_merged": overheard.copies,
-        "conflicts": len(overheard.conflicts),
-        "channels": len(observation.channels),
-        "channels_unobserved": len(observation.unobserved),
-        "gaps": list(observation.gaps),
-        "notes": list(observation.notes),
-    }
-    return observation, facts
+
+
+def _observation(
+    listening: _Listening, chosen: tuple[str, int], summary: DecodeSummary, left_out: Sequence[str]
+) -> Observation:
+    """What was heard of one run."""
+    public, run = listening.public, listening.runs[chosen]
+    return Observation(
+        phases=run.arrays(public, dimension=chosen[1]),
+        P=public.P,
+        first=run.first,
+        channels=np.array(run.channels(public), dtype=np.int64).reshape(-1, 2),
+        unobserved=np.array(public.unobserved, dtype=np.int64).reshape(-1, 2),
+        gaps=(*summary.gaps, *run.gaps(public)),
+        notes=(*summary.notes, *left_out, *run.notes(public)),
+    )
+
+
+def _described(
+    summary: DecodeSummary, chosen: tuple[str, int], run: HeardRun, observation: Observation
+) -> DecodeSummary:
+    run_id, dimension = chosen
+    return replace(
+        summary,
+        run=run_id,
+        dimension=dimension,
+        rounds=RoundSpan(run.first, run.last),
+        copies_merged=run.copies,
+        conflicts=len(run.conflicts),
+        channels=len(observation.channels),
+        channels_unobserved=len(observation.unobserved),
+        gaps=observation.gaps,
+        notes=observation.notes,
+    )
 
 
 def nodes_of(conversation: Conversation, public: Public) -> set[int]:
@@ -170,7 +220,7 @@ def nodes_of(conversation: Conversation, public: Public) -> set[int]:
     return {node for end in conversation.ends for node in public.nodes_at(end)}
 
 
-def speaker(frames: Sequence[Heard], known: set[int], public: Public) -> int | None:
+def speaker(frames: Sequence[HeardFrame], known: set[int], public: Public) -> int | None:
     """The node that sends in one direction: most frames are its own. None if there are no frames to tell."""
     claimed = Counter(public.node_of_agent[frame.senders[0]] for frame in frames)
     possible = {node: count for node, count in claimed.items() if len(known) < 2 or node in known}

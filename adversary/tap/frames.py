@@ -18,7 +18,7 @@ Where = tuple[str, int]  # (phase, round)
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeardFrame:
     """One frame between nodes: what its senders broadcast in one phase of one round, each row as its bytes."""
 
     run: str
@@ -28,7 +28,7 @@ class Heard:
     rows: tuple[bytes, ...]
 
 
-def read_frame(message: bytes, public: Public) -> Heard | None:
+def read_frame(message: bytes, public: Public) -> HeardFrame | None:
     """A message between nodes of this network, or None if it is anything else.
 
     The dimension is not asked for: a frame tells it by its own length.
@@ -44,7 +44,7 @@ def read_frame(message: bytes, public: Public) -> Heard | None:
         return None
     width = len(content) // len(senders)
     rows = tuple(content[at : at + width] for at in range(0, len(content), width))
-    return Heard(frame.run, frame.round, frame.phase, senders, rows)
+    return HeardFrame(frame.run, frame.round, frame.phase, senders, rows)
 
 
 def _possible(senders: tuple[int, ...], public: Public) -> bool:
@@ -54,7 +54,7 @@ def _possible(senders: tuple[int, ...], public: Public) -> bool:
 
 
 @dataclass
-class DecodedFrame:
+class HeardRun:
     """One run, as far as it was overheard."""
 
     rows: dict[tuple[str, int, int], bytes] = field(default_factory=dict)  # by (phase, round, sender)
@@ -63,7 +63,7 @@ class DecodedFrame:
     copies: int = 0  # frames sent again after a connection broke, or recorded twice
     conflicts: set[tuple[str, int, int]] = field(default_factory=set)
 
-    def add(self, frame: Heard, source: int, destination: int | None) -> None:
+    def add(self, frame: HeardFrame, source: int, destination: int | None) -> None:
         """A frame from one node to another; None where nothing tells which."""
         self.frames += 1
         for agent, row in zip(frame.senders, frame.rows, strict=True):
@@ -148,7 +148,7 @@ def _directions(nodes: list[tuple[int, int]], most: int = 6) -> str:
     return f"between nodes {listed}" + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
 
 
-def main_run(found: dict[tuple[str, int], DecodedFrame]) -> tuple[tuple[str, int], list[str]]:
+def main_run(found: dict[tuple[str, int], HeardRun]) -> tuple[tuple[str, int], list[str]]:
     """The run and dimension that most frames speak of, and sentences about the others, which are left out."""
     sizes = Counter({key: overheard.frames for key, overheard in found.items()})
     (chosen, _), *others = sizes.most_common()

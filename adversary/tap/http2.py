@@ -1,8 +1,9 @@
 """From bytes to gRPC messages: HTTP/2 frames by hyperframe, of which DATA suffices, and gRPC's five-byte prefix.
 
 Whoever joins late has neither the preface nor the table that HEADERS are packed with. A frame boundary is then where
-three plausible frames in a row begin (or fewer that end exactly with the bytes), and a message boundary where the bytes
-read as a message of the kind that is looked for.
+three plausible frames in a row begin; only where there is no such place, fewer that end exactly with the bytes (one
+frame that does may be chance: its length needs to be right in two bytes). A message boundary is where the bytes read as
+a message of the kind that is looked for.
 """
 
 from __future__ import annotations
@@ -74,32 +75,40 @@ def parse_frame(view: memoryview) -> tuple[Frame, int] | None:
 
 def _boundary(data: bytes, at: int, count: Counter[str]) -> int:
     """The next offset where frames begin; the end of the bytes if there is none."""
-    found = next((match.start() for match in _CANDIDATE.finditer(data, at) if _chain(data, match.start())), len(data))
+    found, to_the_end = len(data), len(data)
+    for match in _CANDIDATE.finditer(data, at):
+        chained, end = _chain(data, match.start())
+        if chained == _CHAIN:
+            found = match.start()
+            break
+        if chained and end == len(data):
+            to_the_end = min(to_the_end, match.start())
+    found = found if found < len(data) else to_the_end
     count["bytes_skipped"] += found - at
     return found
 
 
-def _chain(data: bytes, at: int) -> bool:
+def _chain(data: bytes, at: int) -> tuple[int, int]:
+    """How many plausible frames follow each other from here, `_CHAIN` at most, and where the last one ends."""
     view = memoryview(data)
-    for _ in range(_CHAIN):
-        if at + _HEADER > len(data) or not _strict(view[at:]):
-            return False
-        parsed = parse_frame(view[at:])
+    for chained in range(_CHAIN):
+        parsed = parse_frame(view[at:]) if at + _HEADER <= len(data) and _strict(view[at:]) else None
         if parsed is None or at + parsed[1] > len(data):
-            return False
+            return chained, at
         at += parsed[1]
-        if at == len(data):
-            return True
-    return True
+    return _CHAIN, at
 
 
 def _strict(view: memoryview) -> bool:
-    """A type that HTTP/2 defines, with flags that it defines for it: senders leave the others unset."""
+    """What gRPC sends: types of HTTP/2 with flags that it defines for them, streams that the client opened (they have
+    odd numbers), and no empty DATA but to end a stream. Zeros, which abound in messages, are none of it."""
     try:
-        frame, _ = Frame.parse_frame_header(view[:_HEADER], strict=True)
+        frame, length = Frame.parse_frame_header(view[:_HEADER], strict=True)
     except HyperframeError:
         return False
-    return view[3] <= 9 and not view[4] & ~sum(flag.bit for flag in frame.defined_flags)
+    odd = frame.stream_id == 0 or frame.stream_id % 2 == 1
+    empty = isinstance(frame, DataFrame) and not length and "END_STREAM" not in frame.flags
+    return odd and not empty and view[3] <= 9 and not view[4] & ~sum(flag.bit for flag in frame.defined_flags)
 
 
 class MessageStream:

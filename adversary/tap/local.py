@@ -37,19 +37,19 @@ class _Process:
         self.process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
-    async def start(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Returns what it says once it listens."""
+    async def start(self, arguments: Sequence[str]) -> Any:
+        """Returns where it listens, as it says itself."""
         command = [sys.executable, "-m", "adversary.tap", *arguments, "--die-with-parent", str(os.getpid())]
         self.process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE, start_new_session=True
         )
         assert self.process.stdout is not None
         said = await self.process.stdout.readline()
-        facts: dict[str, Any] = json.loads(said) if said else {"refused": "it ended without a word"}
-        if "refused" in facts:
+        words = json.loads(said) if said else {"refused": "it ended without a word"}
+        if "refused" in words:
             await self.process.wait()
-            raise BadInput("--tap", arguments[0], f"a tap that can start ({facts['refused']})")
-        return facts
+            raise BadInput("--tap", arguments[0], f"a tap that can start ({words['refused']})")
+        return words["listening"]
 
     def keep(self, arguments: Sequence[str]) -> None:
         """Start it again with these arguments whenever it dies."""
@@ -119,8 +119,9 @@ class RelayTap(LocalTap):
         """`links` are edges between agents of different nodes; one relay serves all edges between two nodes."""
         self._expect(addresses, links)
         targets = relayed(addresses, links)
-        said = await self._process.start(self._arguments({pair: ("127.0.0.1:0", at) for pair, at in targets.items()}))
-        self._links = {pair: said["listening"][_name(pair)] for pair in targets}
+        at_any_port = {pair: ("127.0.0.1:0", target) for pair, target in targets.items()}
+        listening: dict[str, str] = await self._process.start(self._arguments(at_any_port))
+        self._links = {pair: listening[_name(pair)] for pair in targets}
         self._process.keep(self._arguments({pair: (self._links[pair], at) for pair, at in targets.items()}))
         return self._links
 

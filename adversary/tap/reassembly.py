@@ -13,7 +13,7 @@ _TURN = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class UnbrokenBytes:
     """Bytes without a hole. `missing` says how many are missing before them: 0 at the start of a stream, None where
     nobody can know (the capture began in the middle)."""
 
@@ -66,7 +66,7 @@ class Assembler:
         """The other side was told that no byte from this number on will come."""
         self._end = self.unwrap(sequence)
 
-    def assemble(self) -> tuple[tuple[Run, ...], tuple[str, ...]]:
+    def assemble(self) -> tuple[tuple[UnbrokenBytes, ...], tuple[str, ...]]:
         """The bytes in order, and what is wrong with them, in sentences without a subject."""
         puzzle = _Puzzle(self._start)
         for number, when, piece in sorted(self._segments, key=lambda segment: (segment[0], segment[1])):
@@ -84,7 +84,7 @@ class _Puzzle:
     """Pieces in ascending order of where they begin."""
 
     def __init__(self, start: int | None) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[UnbrokenBytes] = []
         self.holes: list[int] = []
         self.conflicts = 0
         self._base, self._missing = start, None if start is None else 0
@@ -112,5 +112,5 @@ class _Puzzle:
 
     def finish_run(self) -> None:
         if self._data:
-            self.runs.append(Run(bytes(self._data), self._missing, tuple(self._times)))
+            self.runs.append(UnbrokenBytes(bytes(self._data), self._missing, tuple(self._times)))
         self._data, self._times = bytearray(), []

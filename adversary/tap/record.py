@@ -13,7 +13,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -40,6 +40,24 @@ class Segment:
     data: bytes
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What the first segment of a connection says: which link it is, and the addresses at its ends."""
+
+    link: str
+    dialler: str
+    target: str
+
+    @classmethod
+    def read(cls, data: bytes) -> Opening | None:
+        """None if it does not say that."""
+        try:
+            said = json.loads(data)
+            return cls(str(said["link"]), str(said["dialler"]), str(said["target"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
 class WireRecorder:
     """Appends segments. A full disk ends the record, not the traffic: the agents must not notice that we are here."""
 
@@ -60,9 +78,8 @@ class WireRecorder:
         except OSError as error:
             self.failure = f"{self.path}: {error.strerror}"
 
-    def opened(self, connection: int, link: str, dialler: str, target: str) -> None:
-        facts = {"link": link, "dialler": dialler, "target": target}
-        self.append(connection, Kind.OPEN, json.dumps(facts).encode())
+    def opened(self, connection: int, opening: Opening) -> None:
+        self.append(connection, Kind.OPEN, json.dumps(asdict(opening)).encode())
 
     def close(self) -> None:
         os.close(self._file)

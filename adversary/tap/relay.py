@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
-from adversary.tap.record import Kind, WireRecorder
+from adversary.tap.record import Kind, Opening, WireRecorder
 from dpp2.errors import BadInput
 
 log = logging.getLogger("dpp2.tap")
@@ -83,7 +83,7 @@ class Relay:
         if side.transport.is_closing():  # the relay is being closed
             other.reset()
             return
-        self.recorder.opened(number, side.link, side.peer_name, side.target)
+        self.recorder.opened(number, Opening(side.link, side.peer_name, side.target))
         side.join(other, number, Kind.FORWARD)
         other.join(side, number, Kind.BACK)
         side.catch_up()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,7 +13,7 @@ class Conversation:
 
     ends: tuple[str, str]
     link: str  # as a relay calls it, such as "3-7"; empty if a sniffer recorded it
-    runs: tuple[tuple[Run, ...], tuple[Run, ...]]  # what the first end sent, what the second one sent
+    sent: tuple[tuple[UnbrokenBytes, ...], tuple[UnbrokenBytes, ...]]  # by the first end, by the second
 
     def __str__(self) -> str:
         return f"link {self.link}" if self.link else " and ".join(self.ends)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
-from adversary.tap.reassembly import Run
+from adversary.tap.reassembly import UnbrokenBytes
 from adversary.tap.streams import Conversation
+from store.documents import called
 
 _HEADER, _CHAIN = 5, 3
 _LONGEST = 16_384 + 2_048
@@ -33,7 +33,7 @@ class Record:
     time: float
 
 
-def records(run: Run) -> Iterator[Record]:
+def records(run: UnbrokenBytes) -> Iterator[Record]:
     """The records in these bytes; none if they are not TLS."""
     at = _first(run)
     while at is not None and (length := _length(run.data, at)) is not None:
@@ -41,11 +41,11 @@ def records(run: Run) -> Iterator[Record]:
         at += _HEADER + length
 
 
-def is_ciphertext(run: Run) -> bool:
+def is_ciphertext(run: UnbrokenBytes) -> bool:
     return _first(run) is not None
 
 
-def _first(run: Run) -> int | None:
+def _first(run: UnbrokenBytes) -> int | None:
     """Where records begin: at once, or, joining late, where three of them follow each other."""
     if run.missing == 0:
         return 0 if _length(run.data, 0) is not None else None
@@ -69,51 +69,75 @@ def _length(data: bytes, at: int) -> int | None:
     return length if 0 < length <= _LONGEST else None
 
 
-def leaks(conversations: Iterable[Conversation], names: Iterable[str], phases: int) -> dict[str, Any]:
-    """What ciphertext.json says: who talks to whom, how much, when, and for about how many rounds."""
+@dataclass(frozen=True)
+class RecordSize:
+    bytes: int
+    records: int
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What one side of a pair of nodes sent, as far as ciphertext shows it."""
+
+    between: str
+    speaker: str = field(metadata=called("from"))
+    records: int
+    bytes: int
+    first: float
+    last: float
+    sizes: list[RecordSize]
+    rounds_estimate: int
+
+
+@dataclass(frozen=True)
+class Ciphertext:
+    """ciphertext.json: who talks to whom, how much, when, and for about how many rounds."""
+
+    sees: str
+    still_leaks: list[str]
+    rounds_estimate: int | None
+    directions: list[Direction]
+
+
+def leaks(conversations: Iterable[Conversation], names: Iterable[str], phases: int) -> Ciphertext:
+    """What ciphertext gives away, for every direction in which anything was sent."""
     seen: dict[tuple[str, bool], list[Record]] = {}  # a link that broke is several conversations, but one pair
     for conversation, name in zip(conversations, names, strict=True):
-        for answers, runs in zip((False, True), conversation.runs, strict=True):
+        for answers, runs in zip((False, True), conversation.sent, strict=True):
             found = [record for run in runs for record in records(run) if record.kind == _APPLICATION_DATA]
             seen.setdefault((name, answers), []).extend(found)
-    directions = [
-        {
-            "between": name,
-            "from": "the one that answered" if answers else "the one that dialled",
-            **_described(found, phases),
-        }
-        for (name, answers), found in seen.items()
-        if found
-    ]
-    return {
-        "sees": "ciphertext: the contents of these conversations were not decoded",
-        "still_leaks": ["who talks to whom", "sizes", "timing", "an estimate of the number of rounds"],
-        "rounds_estimate": _overall(directions),
-        "directions": directions,
-    }
+    directions = [_direction(name, answers, found, phases) for (name, answers), found in seen.items() if found]
+    return Ciphertext(
+        "ciphertext: the contents of these conversations were not decoded",
+        ["who talks to whom", "sizes", "timing", "an estimate of the number of rounds"],
+        _overall(directions),
+        directions,
+    )
 
 
-def _overall(directions: Sequence[dict[str, Any]]) -> int | None:
+def _overall(directions: Sequence[Direction]) -> int | None:
     """Neighbours say as much as they hear. Somebody to whom others only report is not one of them, nor are pairs that
     say far less than others."""
     pairs: dict[str, list[int]] = {}
-    for entry in directions:
-        pairs.setdefault(entry["between"], []).append(entry["rounds_estimate"])
+    for direction in directions:
+        pairs.setdefault(direction.between, []).append(direction.rounds_estimate)
     both = [min(estimates) for estimates in pairs.values() if len(estimates) == 2]
     busy = [estimate for estimate in both if estimate >= max(both) / 2]
     return round(median(busy)) if busy else None
 
 
-def _described(seen: Sequence[Record], phases: int) -> dict[str, Any]:
+def _direction(between: str, answers: bool, seen: Sequence[Record], phases: int) -> Direction:
     sizes = Counter(record.length for record in seen)
-    return {
-        "records": len(seen),
-        "bytes": sum(record.length for record in seen),
-        "first": min(record.time for record in seen),
-        "last": max(record.time for record in seen),
-        "sizes": [{"bytes": size, "records": count} for size, count in sizes.most_common(_MOST_SIZES)],
-        "rounds_estimate": estimated_rounds(sizes, phases),
-    }
+    return Direction(
+        between=between,
+        speaker="the one that answered" if answers else "the one that dialled",
+        records=len(seen),
+        bytes=sum(record.length for record in seen),
+        first=min(record.time for record in seen),
+        last=max(record.time for record in seen),
+        sizes=[RecordSize(size, count) for size, count in sizes.most_common(_MOST_SIZES)],
+        rounds_estimate=estimated_rounds(sizes, phases),
+    )
 
 
 def estimated_rounds(sizes: Counter[int], phases: int) -> int:

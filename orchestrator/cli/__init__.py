@@ -1,36 +1,28 @@
 """The command line: thin layers that parse, call and print. Exit codes: 0 done, 1 failed, 2 bad input, 130
 interrupted.
 
-Each command group has its module; importing it registers its commands on `app`.
+Every module of this package is imported, and registers its commands on `app` (or on a group of it): a new command is a
+new file. What takes long to load is imported where it is used.
 """
 
 from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
 from typer.exceptions import TyperException
 
 from dpp2 import BadInput
-from orchestrator.cli import audit, bench, cluster, compare, compose, plan, privacy, reproduce, run, tap
 from orchestrator.cli.app import app
 from orchestrator.output import errors
 from orchestrator.runner import Interrupted, RunFailed
 
-__all__ = [
-    "app",
-    "audit",
-    "bench",
-    "cluster",
-    "compare",
-    "compose",
-    "main",
-    "plan",
-    "privacy",
-    "reproduce",
-    "run",
-    "tap",
-]
+__all__ = ["app", "main"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 def main() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import dpp2
+from dpp2 import BadInput
 from orchestrator.output import console
 
 app = typer.Typer(
@@ -23,6 +25,41 @@ Overrides = Annotated[
     typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; the value is TOML or a bare word."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+Executor = Annotated[
+    str | None,
+    typer.Option(metavar="KIND:WHERE", help="processes:N (default: one per core) or dask:ADDRESS (extra [dask])."),
+]
+
+Plot = Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the curve ε(K) here.")]
+OptionalFile = Annotated[
+    Path | None, typer.Argument(help="Experiment file (TOML); without one, the paper's experiment.")
+]
+
+
+def examples(*lines: str) -> str:
+    """What `--help` ends with: how a command is called."""
+    return "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *(f"- `{line}`" for line in lines)])
+
+
+def drawable(plot: Path) -> Path:
+    """A picture that can be written."""
+    if plot.is_dir() or not plot.parent.is_dir():
+        raise BadInput("--plot", str(plot), "a file in a directory that exists")
+    return plot
+
+
+def check_counts(*options: tuple[str, int | None]) -> None:
+    """Options that count something."""
+    for name, value in options:
+        if value is not None and value < 1:
+            raise BadInput(name, value, "a whole number ≥ 1")
+
+
+def new_folder(path: Path, option: str = "--out") -> Path:
+    """A folder that is there or can be made."""
+    if path.exists() and not path.is_dir():
+        raise BadInput(option, str(path), "a directory, not a file")
+    return path
 
 
 def _print_version(wanted: bool) -> None:

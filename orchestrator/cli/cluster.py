@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpp2 import BadInput, Experiment
-from orchestrator.cli.app import Json, Overrides, app
+from orchestrator.cli.app import Json, Overrides, app, check_counts, examples
 from orchestrator.output import console, errors, print_json, progress_bar, waiting
+from orchestrator.runner import RunFailed
+
+if TYPE_CHECKING:
+    from node.tls import Identity
+    from orchestrator.orchestrate import Orchestration, RunSummary
 
 ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
@@ -18,47 +22,56 @@ ClusterFile = Annotated[
 ExperimentFile = Annotated[Path, typer.Option("--experiment", metavar="FILE", help="The experiment (TOML).")]
 
 
-@app.command()
+CertsCluster = Annotated[
+    Path | None, typer.Option("--cluster", metavar="FILE", help="cluster.toml: one certificate for each of its nodes.")
+]
+CertsAgents = Annotated[
+    int | None, typer.Option("--agents", metavar="N", help="Instead of a cluster: agents 0 … N−1, a node each.")
+]
+CertsOut = Annotated[Path, typer.Option(metavar="DIR", help="Where to; what is there already is kept.")]
+Tls = Annotated[Path | None, typer.Option(metavar="DIR", help="Certificates: certs/orchestrator of dpp2 certs.")]
+Plaintext = Annotated[bool, typer.Option("--plaintext", help="No TLS: nobody is authenticated.")]
+Strict = Annotated[bool, typer.Option("--strict", help="One round at a time.")]
+Window = Annotated[int, typer.Option(metavar="B", help="Rounds of credit, if not strict.")]
+State = Annotated[Path, typer.Option(metavar="FILE", help="Where an unseeded run's id is kept, to go on with it.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the nodes running at the end.")]
+
+
+@app.command(epilog=examples("dpp2 certs --cluster cluster.toml --out certs", "dpp2 certs --agents 6"))
 def certs(
-    cluster: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="cluster.toml: one certificate for each of its nodes.")
-    ] = None,
-    agents: Annotated[
-        int | None, typer.Option(metavar="N", help="Instead of a cluster: agents 0 … N−1, a node each.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to; what is there already is kept.")] = Path("certs"),
+    cluster: CertsCluster = None,
+    agents: CertsAgents = None,
+    out: CertsOut = Path("certs"),
     days: Annotated[int, typer.Option(metavar="N", help="How long they are valid.")] = 365,
     json: Json = False,
 ) -> None:
     """Make an authority and a certificate for every node, for the orchestrator and for probes.
 
     Each folder below DIR goes to its participant as it is. Keep ca.key to yourself: whoever has it can be anybody.
-
-    Examples:
-
-        dpp2 certs --cluster cluster.toml --out certs
-
-        dpp2 certs --agents 6
     """
-    from node.cluster import Cluster
     from orchestrator.certs import make
+
+    if not 0 < days <= 3650:
+        raise BadInput("--days", days, "a whole number from 1 to 3650")
+    made = make(out, _nodes(cluster, agents), days)
+    if json:
+        print_json({"authority": out / "ca.pem", "made": made})
+    else:
+        console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")
+
+
+def _nodes(cluster: Path | None, agents: int | None) -> list[tuple[int, ...]]:
+    """Which agents each node hosts."""
+    from node.cluster import Cluster
 
     if (cluster is None) == (agents is None):
         raise BadInput("--cluster", str(cluster), "either a cluster.toml or --agents N")
-    if agents is not None and not 0 < agents <= 10_000:
-        raise BadInput("--agents", agents, "a whole number from 1 to 10,000")
-    if not 0 < days <= 3650:
-        raise BadInput("--days", days, "a whole number from 1 to 3650")
-    if cluster is None:
-        nodes = [(agent,) for agent in range(agents or 0)]
-    else:
+    if cluster is not None:
         loaded = Cluster.load(cluster)
-        nodes = [loaded.agents_of_node(node) for node in loaded.nodes()]  # type: ignore[misc]
-    made = make(out, nodes, days)
-    if json:
-        print_json({"authority": str(out / "ca.pem"), "made": [str(path) for path in made]})
-    else:
-        console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")
+        return [tuple(loaded.agents_of_node(node)) for node in loaded.nodes()]
+    if not 0 < (agents or 0) <= 10_000:
+        raise BadInput("--agents", agents, "a whole number from 1 to 10,000")
+    return [(agent,) for agent in range(agents or 0)]
 
 
 @app.command(
@@ -72,58 +85,66 @@ def node(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "dpp2 orchestrate --cluster cluster.toml --experiment experiment.toml --tls certs/orchestrator",
+    )
+)
 def orchestrate(
     cluster: ClusterFile,
     experiment: ExperimentFile,
     overrides: Overrides = None,
-    tls: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Certificates: certs/orchestrator of dpp2 certs.")
-    ] = None,
-    plaintext: Annotated[bool, typer.Option("--plaintext", help="No TLS: nobody is authenticated.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="One round at a time.")] = False,
-    window: Annotated[int, typer.Option(metavar="B", help="Rounds of credit, if not strict.")] = 512,
-    state: Annotated[
-        Path, typer.Option(metavar="FILE", help="Where an unseeded run's id is kept, to go on with it.")
-    ] = Path("orchestrator.json"),
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the nodes running at the end.")] = False,
+    tls: Tls = None,
+    plaintext: Plaintext = False,
+    strict: Strict = False,
+    window: Window = 512,
+    state: State = Path("orchestrator.json"),
+    keep: Keep = False,
     json: Json = False,
 ) -> None:
     """Drive nodes that are running somewhere through one run.
 
     Nodes that are not there yet, or go away, are waited for and named. The same command line goes on after this
     process has died. Neither data, nor keys, nor vectors ever come here.
-
-    Example:
-
-        dpp2 orchestrate --cluster cluster.toml --experiment experiment.toml --tls certs/orchestrator
     """
     from dpp2.prepared import PreparedRun
     from node.cluster import Cluster
-    from node.tls import ORCHESTRATOR, Identity
-    from orchestrator.drive import DriveFailed
     from orchestrator.orchestrate import Orchestration, run_id_of
-    from orchestrator.orchestrate import orchestrate as drive_nodes
-    from orchestrator.runner import RunFailed
+
+    check_counts(("--window", window))
+    identity = _identity(tls, plaintext)
+    prepared = PreparedRun.of(Experiment.load(experiment, overrides or []))
+    nodes, run_id = Cluster.load(cluster), run_id_of(prepared.experiment, state)
+    done = _driven(Orchestration(prepared, run_id, nodes, identity, window=1 if strict else window, keep=keep))
+    print_json(done) if json else _print_summary(done)
+    _warn(done)
+
+
+def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
+    from node.tls import ORCHESTRATOR, Identity
 
     if (tls is None) != plaintext:
         raise BadInput("--tls", str(tls), "a folder of certificates, or --plaintext instead")
-    if window < 1:
-        raise BadInput("--window", window, "a whole number ≥ 1")
-    identity = Identity.load(tls, [ORCHESTRATOR]) if tls else None
-    prepared = PreparedRun.of(Experiment.load(experiment, overrides or []))
-    nodes, rounds = Cluster.load(cluster), prepared.experiment.run.rounds
-    run_id = run_id_of(prepared.experiment, state)
-    asked = Orchestration(prepared, run_id, nodes, identity, window=1 if strict else window, keep=keep)
+    return Identity.load(tls, [ORCHESTRATOR]) if tls else None
+
+
+def _driven(asked: Orchestration) -> RunSummary:
+    from orchestrator.drive import DriveFailed
+    from orchestrator.orchestrate import orchestrate as drive_nodes
+
+    rounds = asked.prepared.experiment.run.rounds
     try:
         with progress_bar("rounds") as show:
-            done = drive_nodes(asked, lambda drive: show(drive.round, rounds, waiting(drive.late())))
+            return drive_nodes(asked, lambda drive: show(drive.round, rounds, waiting(drive.late())))
     except DriveFailed as failure:
         raise RunFailed(str(failure)) from None
-    if json:
-        print_json(asdict(done))
-    else:
-        console.print(f"run {run_id}: {done.rounds} rounds, {done.frames:,} frames, {done.bytes / 1e6:,.1f} MB")
+
+
+def _print_summary(done: RunSummary) -> None:
+    console.print(f"run {done.run_id}: {done.rounds} rounds, {done.frames:,} frames, {done.bytes / 1e6:,.1f} MB")
+
+
+def _warn(done: RunSummary) -> None:
     if done.stopped:
         errors.print(f"stopped by a node's budget after {done.rounds} rounds: {done.stopped}")
     if done.refused:
@@ -132,7 +153,9 @@ def orchestrate(
         raise RunFailed(f"the run diverged: after {done.rounds} rounds numbers left the range of floating point")
 
 
-@app.command()
+@app.command(
+    epilog=examples("dpp2 collect home-0 home-1 home-2 --experiment experiment.toml --out runs/three-machines")
+)
 def collect(
     homes: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Homes of all nodes, copied here.")],
     experiment: ExperimentFile,
@@ -144,16 +167,12 @@ def collect(
     """Merge what nodes on several machines have written down into one run directory.
 
     Without telemetry there is no truth.npz; without the agents' data there is no gap at the last x.
-
-    Example:
-
-        dpp2 collect home-0 home-1 home-2 --experiment experiment.toml --out runs/three-machines
     """
     from orchestrator.collect import collect as merge
 
     done = merge(homes, Experiment.load(experiment), out, run_id, force=force)
     if json:
-        print_json({**asdict(done), "path": str(done.path)})
+        print_json(done)
         return
     console.print(f"{done.rounds} rounds of {done.agents} agents in {done.path}")
     if not done.telemetry:

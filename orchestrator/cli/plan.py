@@ -17,8 +17,7 @@ from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides
 from orchestrator.cli.privacy import privacy
-from orchestrator.cli.privacy_query import print_notes
-from orchestrator.output import console, print_json, progress_bar
+from orchestrator.output import console, print_json, print_notes, progress_bar
 
 _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the budget
 _RATIOS = (1.0, 4.0, 8.0, 16.0, 32.0)

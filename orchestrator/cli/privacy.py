@@ -1,38 +1,23 @@
-"""`dpp2 privacy`: what a run costs, which noise keeps a budget, and what may be published."""
+"""`dpp2 privacy epsilon` and `calibrate`; the other commands of the group have files of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
-import numpy as np
 import typer
-from rich.table import Table
 
 from dpp2 import BadInput, Experiment
-from dpp2.prepared import PreparedRun
-from dpp2.privacy import (
-    Calibration,
-    Epsilon,
-    Unsupported,
-    epsilon,
-)
+from dpp2.privacy import Calibration, Unsupported, epsilon
 from dpp2.privacy.account import Account
+from dpp2.privacy.calibrate import Unknown
+from dpp2.privacy.query import PrivacyQuery
 from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.cli.privacy_query import (
-    PrivacyQuery,
-    account_document,
-    approximate_document,
-    calibration_document,
-    cost_document,
-    print_notes,
-    spoken,
-)
-from orchestrator.output import console, print_json
-from orchestrator.publish import publish as publish_run
-from store.ledgers import LedgerFile
-from store.rundir import epsilon_document
+from orchestrator.cli.app import Json, Overrides, Plot, app, drawable, examples
+from orchestrator.cli.privacy_documents import approximate_document, calibration_document, cost_document, spoken
+from orchestrator.output import console, print_json, print_notes
 
 privacy = typer.Typer(help="Account for ε: what a run costs, which noise keeps a budget.", no_args_is_help=True)
 app.add_typer(privacy, name="privacy")
@@ -46,11 +31,20 @@ Adjacency = Annotated[float | None, typer.Option(help="δ: how far adjacent grad
 UE = Annotated[float | None, typer.Option("--u-e", help="First scale of the noise e in z [1].")]
 UW = Annotated[float | None, typer.Option("--u-w", help="First scale of the noise w in y [1].")]
 Decay = Annotated[float | None, typer.Option(help="r in (0, 1]; 0: noise in round 0 only [0.9].")]
+Delta = Annotated[float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dpp2[dp]).")]
 Published = Annotated[bool, typer.Option("--published", help="Count the release of x^K + w^K in.")]
-Plot = Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the curve ε(K) here.")]
+Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε that must be kept.")]
+Solve = Annotated[str, typer.Option(help="What to solve for: decay, scale or rounds.")]
 
 
-@privacy.command("epsilon")
+@privacy.command(
+    "epsilon",
+    epilog=examples(
+        "dpp2 privacy epsilon --rounds 100 --decay 0.99 --u-e 20 --u-w 20",
+        "dpp2 privacy epsilon experiments/damped.toml --rounds 100 --json",
+        "dpp2 privacy epsilon --rounds 100 --decay 1 --u-e 50 --u-w 50 --delta 1e-5",
+    ),
+)
 def epsilon_command(
     file: File = None,
     overrides: Overrides = None,
@@ -62,51 +56,31 @@ def epsilon_command(
     u_e: UE = None,
     u_w: UW = None,
     decay: Decay = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dpp2[dp]).")
-    ] = None,
+    delta: Delta = None,
     published: Published = False,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """What K rounds cost one agent, exactly, beside what the paper says.
-
-    Examples:
-
-        dpp2 privacy epsilon --rounds 100 --decay 0.99 --u-e 20 --u-w 20
-
-        dpp2 privacy epsilon experiments/damped.toml --rounds 100 --json
-
-        dpp2 privacy epsilon --rounds 100 --decay 1 --u-e 50 --u-w 50 --delta 1e-5
-    """
-    question = PrivacyQuery.of(
+    """What K rounds cost one agent, exactly, beside what the paper says."""
+    query = _query(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
-    mechanism = question.worst(published)
-    document = cost_document(mechanism, question.rounds, published)
-    if delta is not None:
-        document |= approximate_document(question, delta, published)
     if plot is not None:
-        plots.epsilon(Account(question.mechanisms, None, None, ()), question.rounds, _drawable(plot))
-    if json:
-        print_json({**document, "notes": list(question.notes)})
-        return
-    console.print(f"ε({question.rounds} rounds) = {spoken(epsilon(mechanism, question.rounds, published=published))}")
-    if mechanism.papers_own:
-        claimed = spoken(mechanism.paper_epsilon(question.rounds))
-        console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
-    if delta is not None:
-        known = document["epsilon_at_delta"]
-        reason = document["delta_reason"]
-        console.print(f"(ε, δ)-privacy at δ = {delta:g}: {reason if known is None else f'ε = {known:.6g}'}")
-    print_notes(question.notes)
+        plots.epsilon(Account(query.mechanisms, None, None, ()), query.rounds, drawable(plot))
+    _print_document(query, delta, published) if json else _print_epsilon(query, delta, published)
 
 
-@privacy.command("calibrate")
+@privacy.command(
+    "calibrate",
+    epilog=examples(
+        "dpp2 privacy calibrate --epsilon 5 --rounds 100 --solve scale",
+        "dpp2 privacy calibrate --epsilon 5 --u-e 100 --u-w 100 --solve rounds --json",
+    ),
+)
 def calibrate_command(
-    budget: Annotated[float, typer.Option("--epsilon", help="The budget ε that must be kept.")],
-    solve: Annotated[str, typer.Option(help="What to solve for: decay, scale or rounds.")],
+    budget: Budget,
+    solve: Solve,
     file: File = None,
     overrides: Overrides = None,
     rounds: Rounds = None,
@@ -120,138 +94,66 @@ def calibrate_command(
     published: Published = False,
     json: Json = False,
 ) -> None:
-    """Which decay, scale of noise or number of rounds keeps a budget; checked by the accountant.
-
-    Examples:
-
-        dpp2 privacy calibrate --epsilon 5 --rounds 100 --solve scale
-
-        dpp2 privacy calibrate --epsilon 5 --u-e 100 --u-w 100 --solve rounds --json
-    """
-    if solve not in ("decay", "scale", "rounds"):
-        raise BadInput("--solve", solve, "decay, scale or rounds")
-    question = PrivacyQuery.of(
+    """Which decay, scale of noise or number of rounds keeps a budget; checked by the accountant."""
+    query = _query(
         file, overrides, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
     )  # fmt: skip
+    found = _calibrated(query, budget, solve, published)
+    if json:
+        print_json({**calibration_document(found, published=published), "notes": query.notes})
+    else:
+        _print_calibration(found, budget)
+
+
+def _query(file: Path | None, overrides: list[str] | None, rounds: int | None, **given: float | None) -> PrivacyQuery:
+    """From a file, from options, or from the paper's experiment."""
+    asked = PrivacyQuery()
+    if file is not None or overrides:
+        asked = PrivacyQuery.of(Experiment.load(file, overrides or []))
+    with _named_as_options():
+        return asked.changed(rounds, {name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _named_as_options() -> Iterator[None]:
+    """What is refused is named as it was typed."""
     try:
-        found = question.calibrated(budget, solve, published)  # type: ignore[arg-type]
+        yield
     except BadInput as refusal:
-        raise BadInput(f"--{refusal.field}", refusal.value, refusal.accepted) from None
+        raise BadInput(f"--{refusal.field.replace('_', '-')}", refusal.value, refusal.accepted) from None
+
+
+def _print_document(query: PrivacyQuery, delta: float | None, published: bool) -> None:
+    document: dict[str, object] = {**cost_document(query.worst(published=published), query.rounds, published=published)}
+    if delta is not None:
+        with _named_as_options():
+            document |= approximate_document(query, delta, published=published)
+    print_json({**document, "notes": query.notes})
+
+
+def _print_epsilon(query: PrivacyQuery, delta: float | None, published: bool) -> None:
+    mechanism, rounds = query.worst(published=published), query.rounds
+    with _named_as_options():
+        approximate = query.epsilon_at(delta, published=published) if delta is not None else None
+    console.print(f"ε({rounds} rounds) = {spoken(epsilon(mechanism, rounds, published=published))}")
+    if mechanism.papers_own:
+        claimed = spoken(mechanism.paper_epsilon(rounds))
+        console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
+    if approximate is not None:
+        told = approximate.reason if isinstance(approximate, Unsupported) else f"ε = {approximate:.6g}"
+        console.print(f"(ε, δ)-privacy at δ = {delta:g}: {told}")
+    print_notes(query.notes)
+
+
+def _calibrated(query: PrivacyQuery, budget: float, solve: str, published: bool) -> Calibration:
+    if solve not in get_args(Unknown):
+        raise BadInput("--solve", solve, "decay, scale or rounds")
+    with _named_as_options():
+        found = query.calibrated(budget, solve, published=published)  # type: ignore[arg-type]
     if isinstance(found, Unsupported):
         raise BadInput("--epsilon", budget, f"an algorithm and a bound M that have an account ({found.reason})")
-    if json:
-        print_json({**calibration_document(found, published), "notes": list(question.notes)})
-        return
-    _print_calibration(found, budget)
-
-
-@privacy.command()
-def check(
-    file: Annotated[Path, typer.Argument(help="Experiment file.")],
-    overrides: Overrides = None,
-    plot: Plot = None,
-    json: Json = False,
-) -> None:
-    """Is an experiment admissible, which of the paper's conditions hold, and what does each round cost?
-
-    Example:
-
-        dpp2 privacy check experiments/paper.toml --set noise.decay=0.99 --plot epsilon.png
-    """
-    experiment = Experiment.load(file, overrides or [])
-    try:
-        prepared = PreparedRun.of(experiment)
-    except BadInput as refusal:
-        if refusal.field not in ("algorithm.beta", "network.weights", "network.topology"):
-            raise
-        print_json({"admissible": False, "reason": str(refusal)}) if json else console.print(
-            f"not admissible: {refusal}"
-        )
-        return
-    objective, rounds = prepared.objective(), experiment.run.rounds
-    account, conditions = prepared.account(objective), prepared.conditions(float(objective.smoothness.max()))
-    if plot is not None:
-        plots.epsilon(account, rounds, _drawable(plot))
-    if json:
-        print_json({
-            "admissible": True,
-            "reason": None,
-            "conditions": [{"name": c.name, "left": c.left, "right": c.right, "holds": c.holds} for c in conditions],
-            **account_document(account, rounds),
-            "notes": list(account.notes),
-        })  # fmt: skip
-        return
-    eigenvalues = prepared.spectrum
-    console.print(f"admissible: λ(P) from {eigenvalues.connectivity:.4g} to {eigenvalues.largest:.4g}, G ≻ 0")
-    table = Table("condition (paper, sufficient)", "left", "right", "")
-    for c in conditions:
-        table.add_row(
-            c.name,
-            f"{c.left:.4g}",
-            f"{c.right:.4g}" if c.right > -np.inf else "no real root",
-            "holds" if c.holds else "fails",
-        )
-    console.print(table)
-    _print_curve(account, rounds)
-    print_notes(account.notes)
-
-
-@privacy.command()
-def ledger(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
-    json: Json = False,
-) -> None:
-    """What every agent has spent over all its runs, by data set.
-
-    Example:
-
-        dpp2 privacy ledger runs
-    """
-    file = folder / "ledger.sqlite"
-    if not file.is_file():
-        raise BadInput("FOLDER", str(folder), "a folder with runs and their ledger.sqlite in it")
-    totals = LedgerFile(file).totals()
-    if json:
-        unknown = Unsupported("the paper keeps no ledger")
-        print_json([
-            {"agent": total.agent, "data": total.data, "runs": total.runs, **epsilon_document(total.spent, unknown)}
-            for total in totals
-        ])  # fmt: skip
-        return
-    table = Table("agent", "data", "runs", "ε over all of them")
-    for total in totals:
-        table.add_row(total.agent, total.data[:12], str(total.runs), spoken(total.spent))
-    console.print(table)
-
-
-@privacy.command()
-def publish(
-    run: Annotated[Path, typer.Argument(help="A run directory.")],
-    json: Json = False,
-) -> None:
-    """Release x^K + w^K of a run, and charge every agent's ledger for it.
-
-    Example:
-
-        dpp2 privacy publish runs/paper-1
-    """
-    done = publish_run(run)
-    if json:
-        document = epsilon_document(done.epsilon, Unsupported("the paper does not speak of publishing"))
-        before = done.before.value if isinstance(done.before, Epsilon) else None
-        print_json({"published": str(done.path), "rounds": done.rounds, "epsilon_before": before, **document,
-                    "notes": list(done.notes)})  # fmt: skip
-        return
-    console.print(f"x^{done.rounds} + w^{done.rounds} is in {done.path}")
-    console.print(f"ε of the worst-off agent: {spoken(done.before)} before, {spoken(done.epsilon)} with the release")
-    print_notes(done.notes)
-
-
-def _drawable(plot: Path) -> Path:
-    if plot.is_dir() or not plot.parent.is_dir():
-        raise BadInput("--plot", str(plot), "a file in a directory that exists")
-    return plot
+    return found
 
 
 def _print_calibration(found: Calibration, budget: float) -> None:
@@ -267,17 +169,12 @@ def _print_calibration(found: Calibration, budget: float) -> None:
     if found.reason:
         console.print(f"note: {found.reason}")
     if found.solved == "decay":
-        recipe = found.mechanism.paper_decay(found.rounds, budget)
-        if not isinstance(recipe, Unsupported) and 0 < recipe.decay <= 1:
-            spends = epsilon(found.mechanism.changed(decay=recipe.decay), found.rounds)
-            console.print(
-                f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {spoken(spends)}"
-            )
+        _print_recipe(found, budget)
 
 
-def _print_curve(account: Account, rounds: int) -> None:
-    table = Table("rounds K", "ε(K), worst-off agent", "paper's Theorem 3")
-    for count in sorted({1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, rounds}):
-        if count <= rounds:
-            table.add_row(str(count), spoken(account.epsilon(count)), spoken(account.paper_epsilon(count)))
-    console.print(table)
+def _print_recipe(found: Calibration, budget: float) -> None:
+    """The paper's decay for the same budget, where it has one."""
+    recipe = found.mechanism.paper_decay(found.rounds, budget)
+    if not isinstance(recipe, Unsupported) and 0 < recipe.decay <= 1:
+        spends = spoken(epsilon(found.mechanism.changed(decay=recipe.decay), found.rounds))
+        console.print(f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {spends}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,81 +11,82 @@ import numpy as np
 import typer
 
 from dpp2 import BadInput, Experiment, Result
+from dpp2.theory import Condition
 from orchestrator import runner
-from orchestrator.cli.app import Json, Overrides, app
-from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples
+from orchestrator.output import console, errors, print_json, print_notes, progress_bar
 from orchestrator.runner import ClusterShape, Finished, Progress
 from store.rundir import privacy_document
 
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …).")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the run in an existing directory.")]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Go on with this run; --set run.rounds=K makes it longer.")
+]
+Transport = Annotated[str | None, typer.Option(help='"embedded", or "grpc": every agent a service, on this machine.')]
+Processes = Annotated[int | None, typer.Option(metavar="P", help="With grpc: node processes (default: one per agent).")]
+Strict = Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")]
+Tls = Annotated[bool, typer.Option("--tls", help="With grpc: a certificate for every node.")]
+Tap = Annotated[
+    str | None, typer.Option(metavar="KIND", help="With grpc: record the wire by a relay on every link, or sniff.")
+]
+NoTruth = Annotated[
+    bool, typer.Option("--no-truth", help="Do not record x, gradients and noise; no audit can be scored then.")
+]
 
-@app.command()
+
+@app.command(
+    epilog=examples(
+        "dpp2 run",
+        "dpp2 run experiments/damped.toml --out runs/damped",
+        "dpp2 run --set network.topology=ring --set noise.decay=0.95 --json",
+        "dpp2 run --transport grpc --processes 5 --tap relay",
+        "dpp2 run --resume runs/paper-1 --set run.rounds=1000",
+    )
+)
 def run(
-    file: Annotated[
-        Path | None, typer.Argument(help="Experiment file (TOML); without one, the paper's experiment.")
-    ] = None,
+    file: OptionalFile = None,
     overrides: Overrides = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …)."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the run in an existing directory.")] = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Go on with this run; --set run.rounds=K makes it longer."),
-    ] = None,
-    transport: Annotated[
-        str | None, typer.Option(help='"embedded", or "grpc": every agent a service, on this machine.')
-    ] = None,
-    processes: Annotated[
-        int | None, typer.Option(metavar="P", help="With grpc: node processes (default: one per agent).")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")] = False,
-    tls: Annotated[bool, typer.Option("--tls", help="With grpc: a certificate for every node.")] = False,
-    tap: Annotated[
-        str | None, typer.Option(metavar="KIND", help="With grpc: record the wire by a relay on every link, or sniff.")
-    ] = None,
+    out: Out = None,
+    force: Force = False,
+    resume: Resume = None,
+    transport: Transport = None,
+    processes: Processes = None,
+    strict: Strict = False,
+    tls: Tls = False,
+    tap: Tap = None,
     json: Json = False,
-    no_truth: Annotated[
-        bool,
-        typer.Option("--no-truth", help="Do not record x, gradients and noise; no audit can be scored then."),
-    ] = False,
+    no_truth: NoTruth = False,
 ) -> None:
-    """Run an experiment and keep its records.
-
-    Examples:
-
-        dpp2 run
-
-        dpp2 run experiments/damped.toml --out runs/damped
-
-        dpp2 run --set network.topology=ring --set noise.decay=0.95 --json
-
-        dpp2 run --transport grpc --processes 5 --tap relay
-
-        dpp2 run --resume runs/paper-1 --set run.rounds=1000
-    """
-    changes = [*(overrides or []), *(["run.telemetry=none"] if no_truth else [])]
-    changes += [f"run.transport={transport}"] if transport else []
-    if processes is not None and processes < 1:
-        raise BadInput("--processes", processes, "a whole number ≥ 1")
+    """Run an experiment and keep its records."""
+    changes = _changes(overrides, transport, no_truth)
+    check_counts(("--processes", processes))
     cluster = ClusterShape(processes, strict, tls, _tap(tap))
-    if resume is None:
-        experiment = Experiment.load(file, changes)
-        stem = file.stem if file else "run" if changes else "paper"
+    if resume is not None:
+        _check_alone(resume, file is not None or out is not None or force or no_truth)
+        finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
+    else:
+        experiment, stem = Experiment.load(file, changes), file.stem if file else "run" if changes else "paper"
         finished = _watched(
             lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown, cluster=cluster)
         )
-    elif file is not None or out is not None or force or no_truth:
-        settled = "no FILE, --out, --force or --no-truth beside it: the run has settled them"
-        raise BadInput("--resume", str(resume), settled)
-    else:
-        finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
-    if json:
-        print_json(summary(finished))
-    else:
-        _print_summary(finished)
+    print_json(summary(finished)) if json else _print_summary(finished)
     if finished.result.diverged:
         raise typer.Exit(1)
+
+
+def _changes(overrides: list[str] | None, transport: str | None, no_truth: bool) -> list[str]:
+    """All that is overridden, whichever option says so."""
+    untold = ["run.telemetry=none"] if no_truth else []
+    return [*(overrides or []), *untold, *([f"run.transport={transport}"] if transport else [])]
+
+
+def _check_alone(resume: Path, others: bool) -> None:
+    if others:
+        accepted = "no FILE, --out, --force or --no-truth beside it: the run has them already"
+        raise BadInput("--resume", str(resume), accepted)
 
 
 def _tap(kind: str | None) -> Callable[[Path], Any] | None:
@@ -104,29 +106,69 @@ def _watched(work: Callable[[Progress], Finished]) -> Finished:
         return work(show)
 
 
-def summary(finished: Finished) -> dict[str, Any]:
-    """What `--json` prints."""
+@dataclass(frozen=True)
+class ConditionDocument:
+    name: str
+    left: float
+    right: float
+    holds: bool
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """Where a run ended, and where its records are."""
+
+    run: Path
+    run_id: str
+    rounds: int
+    gap_initial: float
+    gap: float
+    consensus: float
+    stationarity: float
+    objective: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RunDocument(RunEnd):
+    """What `--json` prints of a run."""
+
+    diverged: bool
+    cause: str | None
+    explanation: str | None
+    seconds: float
+    rounds_per_second: float
+    report: Mapping[str, float]
+    privacy: Mapping[str, object]
+    conditions: list[ConditionDocument]
+
+
+def summary(finished: Finished) -> RunDocument:
     result, metrics = finished.result, finished.result.metrics
     divergence = result.divergence
-    return {
-        "run": str(finished.directory.path),
-        "run_id": result.run_id,
-        "rounds": result.rounds,
-        "gap_initial": float(metrics.gap[0]),
-        "gap": float(metrics.gap[-1]),
-        "consensus": float(metrics.consensus[-1]),
-        "stationarity": float(metrics.stationarity[-1]),
-        "objective": float(metrics.objective[-1]),
-        "bytes": int(metrics.bytes.sum()),
-        "diverged": result.diverged,
-        "cause": divergence.cause if divergence else None,
-        "explanation": divergence.explanation if divergence else None,
-        "seconds": result.seconds,
-        "rounds_per_second": result.rounds_per_second,
-        "report": result.report,
-        "privacy": privacy_document(result),
-        "conditions": [{"name": c.name, "left": c.left, "right": c.right, "holds": c.holds} for c in result.conditions],
-    }
+    return RunDocument(
+        run=finished.directory.path,
+        run_id=result.run_id,
+        rounds=result.rounds,
+        gap_initial=float(metrics.gap[0]),
+        gap=float(metrics.gap[-1]),
+        consensus=float(metrics.consensus[-1]),
+        stationarity=float(metrics.stationarity[-1]),
+        objective=float(metrics.objective[-1]),
+        bytes=int(metrics.bytes.sum()),
+        diverged=result.diverged,
+        cause=divergence.cause if divergence else None,
+        explanation=divergence.explanation if divergence else None,
+        seconds=result.seconds,
+        rounds_per_second=result.rounds_per_second,
+        report=result.report,
+        privacy=privacy_document(result),
+        conditions=listed_conditions(result.conditions),
+    )
+
+
+def listed_conditions(conditions: Iterable[Condition]) -> list[ConditionDocument]:
+    return [ConditionDocument(one.name, one.left, one.right, one.holds) for one in conditions]
 
 
 def _print_summary(finished: Finished) -> None:
@@ -139,7 +181,7 @@ def _print_summary(finished: Finished) -> None:
         f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
     )
-    own = result.experiment.algorithm.name == "dpp2"
+    own = result.experiment.algorithm.papers_own
     claimed = f" (the paper's Theorem 3 says {result.privacy.paper_epsilon})" if own else ""
     console.print(f"ε spent by the worst-off agent: {result.privacy.epsilon}{claimed}")
     for name, value in result.report.items():
@@ -149,6 +191,22 @@ def _print_summary(finished: Finished) -> None:
 
 
 def _warn(result: Result) -> None:
+    _warn_of_conditions(result)
+    if result.privacy.stopped:
+        errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
+    if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
+        errors.print(
+            "note: the gap ended above where it began; more rounds, less noise or algorithm.damping=1 may help"
+        )
+    print_notes(result.privacy.notes)
+    if result.divergence:
+        peak = np.nanmax(result.metrics.gap)
+        errors.print(
+            f"DIVERGED, seen in round {result.divergence.round} (peak gap {peak:.3g}): {result.divergence.explanation}"
+        )
+
+
+def _warn_of_conditions(result: Result) -> None:
     failing = [c for c in result.conditions if not c.holds]
     if failing:
         tightest = next((c for c in reversed(failing) if c.right > 0), failing[-1])
@@ -156,17 +214,4 @@ def _warn(result: Result) -> None:
             f"note: {len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
             f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
             "convergence is then observed, not proved"
-        )
-    if result.privacy.stopped:
-        errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
-    if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
-        errors.print(
-            "note: the gap ended above where it began; more rounds, less noise or algorithm.damping=1 may help"
-        )
-    for note in result.privacy.notes:
-        errors.print(f"note: {note}")
-    if result.divergence:
-        peak = np.nanmax(result.metrics.gap)
-        errors.print(
-            f"DIVERGED, seen in round {result.divergence.round} (peak gap {peak:.3g}): {result.divergence.explanation}"
         )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpp2 import BadInput, Experiment
 from node.cluster import Cluster
-from orchestrator.cli.app import Json, app
+from orchestrator.cli.app import Json, app, examples
 from orchestrator.output import console, errors, print_json
+from store.documents import plain
 
 if TYPE_CHECKING:  # packets and frames take their time to load, and other commands need none of it
+    from adversary.tap.__main__ import Listening
     from adversary.tap.decode import Decoded
 
 tap = typer.Typer(help="Listen between agents, and decode what was recorded.", no_args_is_help=True)
@@ -26,7 +29,7 @@ Quiet = Annotated[
 ]
 
 
-@tap.command()
+@tap.command(epilog=examples("dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures"))
 def relay(
     link: Annotated[
         list[str],
@@ -40,21 +43,17 @@ def relay(
 
     TARGET is the address of the node that is dialled, the one with the higher-numbered agent; its neighbour must be
     told LISTEN instead, in the [links] of its cluster.toml.
-
-    Example:
-
-        dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures
     """
     from adversary.tap.__main__ import relay as relay_until_stopped
 
     _check_quiet(quiet)
-    failure = relay_until_stopped(link, out, lambda facts: _announce(facts, json), quiet)
+    failure = relay_until_stopped(link, out, lambda listening: _announce(listening, json), quiet)
     if failure:
         errors.print(f"the record is incomplete: {failure}")
         raise typer.Exit(1)
 
 
-@tap.command()
+@tap.command(epilog=examples("dpp2 tap sniff --interface eth0 --port 7000 --out captures"))
 def sniff(
     port: Annotated[list[int], typer.Option(metavar="P", help="Keep TCP packets from or to this port (repeatable).")],
     out: Out,
@@ -63,12 +62,7 @@ def sniff(
     quiet: Quiet = None,
     json: Json = False,
 ) -> None:
-    """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets.
-
-    Example:
-
-        dpp2 tap sniff --interface eth0 --port 7000 --out captures
-    """
+    """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets."""
     from adversary.tap.__main__ import sniff as sniff_until_stopped
 
     for number in port:
@@ -77,7 +71,7 @@ def sniff(
     if seconds is not None and not seconds > 0:
         raise BadInput("--seconds", seconds, "a number > 0")
     _check_quiet(quiet)
-    sniffer = sniff_until_stopped(interface, port, out, lambda facts: _announce(facts, json), seconds, quiet)
+    sniffer = sniff_until_stopped(interface, port, out, lambda listening: _announce(listening, json), seconds, quiet)
     errors.print(f"{sniffer.packets} packets recorded, {sniffer.dropped} dropped by the kernel")
 
 
@@ -86,17 +80,19 @@ def _check_quiet(quiet: float | None) -> None:
         raise BadInput("--quiet", quiet, "a number > 0")
 
 
-def _announce(facts: dict[str, Any], json: bool) -> None:
+def _announce(tap: Listening, json: bool) -> None:
     if json:
-        print_json(facts)
+        print_json(tap)
         return
-    listening = facts["listening"]
-    for name, address in listening.items() if isinstance(listening, dict) else [("interface", listening)]:
+    where = tap.listening if isinstance(tap.listening, dict) else {"interface": tap.listening}
+    for name, address in where.items():
         console.print(f"listening: {name} {address}")
-    console.print(f"recording in {facts['record']}")
+    console.print(f"recording in {tap.record}")
 
 
-@tap.command()
+@tap.command(
+    epilog=examples("dpp2 tap decode captures --cluster cluster.toml --experiment experiment.toml --out overheard")
+)
 def decode(
     captures: Annotated[
         list[Path], typer.Argument(metavar="CAPTURE…", help="Relay records, pcap or pcapng files, or folders of them.")
@@ -106,12 +102,7 @@ def decode(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for observation.npz and decode.json.")],
     json: Json = False,
 ) -> None:
-    """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it.
-
-    Example:
-
-        dpp2 tap decode captures --cluster cluster.toml --experiment experiment.toml --out overheard
-    """
+    """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it."""
     from adversary.tap.decode import decode as decode_captures
     from adversary.tap.public import Public
 
@@ -120,27 +111,30 @@ def decode(
     decoded = decode_captures(captures, public)
     files = decoded.save(out)
     if json:
-        print_json({**decoded.summary, "files": [str(path) for path in files]})
+        print_json({**plain(decoded.summary), "files": files})
     else:
         _print_decoded(decoded, files)
 
 
 def _print_decoded(decoded: Decoded, files: list[Path]) -> None:
     summary, observation, ciphertext = decoded.summary, decoded.observation, decoded.ciphertext
-    if observation is not None:
-        heard = f"rounds {summary['rounds']['first']} to {summary['rounds']['last']}, {summary['channels']} channels"
-        whole = "" if summary["gaps"] else "; no gaps"
-        console.print(f"{summary['frames']} frames decoded: {heard}{whole}")
+    if observation is not None and summary.rounds is not None:
+        heard = f"rounds {summary.rounds.first} to {summary.rounds.last}, {summary.channels} channels"
+        console.print(f"{summary.frames} frames decoded: {heard}{'' if summary.gaps else '; no gaps'}")
         if len(observation.unobserved):
             console.print(f"{len(observation.unobserved)} channels lie within one process and were not observed")
     if ciphertext is not None:
         console.print(
-            f"ciphertext in {summary['encrypted_conversations']} of {summary['conversations']} conversations; "
-            f"still visible: who talks to whom, sizes, timing, about {ciphertext['rounds_estimate']} rounds"
+            f"ciphertext in {summary.encrypted_conversations} of {summary.conversations} conversations; "
+            f"still visible: who talks to whom, sizes, timing, about {ciphertext.rounds_estimate} rounds"
         )
-    for kind in "gaps", "notes":
-        for sentence in summary[kind][:_MOST_SENTENCES]:
-            errors.print(f"{kind.removesuffix('s')}: {sentence}")
-        if (more := len(summary[kind]) - _MOST_SENTENCES) > 0:
-            errors.print(f"{kind}: {more} more in decode.json")
+    _print_sentences("gap", summary.gaps)
+    _print_sentences("note", summary.notes)
     console.print("written: " + ", ".join(str(path) for path in files))
+
+
+def _print_sentences(kind: str, sentences: Sequence[str]) -> None:
+    for sentence in sentences[:_MOST_SENTENCES]:
+        errors.print(f"{kind}: {sentence}")
+    if (more := len(sentences) - _MOST_SENTENCES) > 0:
+        errors.print(f"{kind}s: {more} more in decode.json")

@@ -1,1 +1,12 @@
-"""Benchmarks: ratios measured in one run on one machine, never timed tests."""
+"""Benchmarks of this machine. A new one is a new file and one more entry in `BENCHMARKS`."""
+
+from studies.registry import LazyRegistry
+
+BENCHMARKS = LazyRegistry(
+    "WHAT",
+    {
+        "core": "studies.bench.core:CORE",
+        "network": "studies.bench.network:NETWORK",
+        "audit": "studies.bench.audit:AUDIT",
+    },
+)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,12 @@ from adversary.views import View, global_view
 from dpp2 import Experiment, Result, Simulation, run
 from dpp2.arrays import Array
 from dpp2.privacy import Dpp2Releases
+from store.documents import plain
+from studies.bench.benchmark import Bench, Benchmark, Note
 from studies.bench.contenders import nodes, separately, taking_turns
-from studies.bench.core import Note, interleaved, timed
+from studies.bench.core import interleaved, timed
 from studies.bench.network import ten_agents
+from studies.tables import TextTable
 
 _LENGTHS = (500, 1000, 2000)  # rounds over which the smoother's time is fitted
 _TRIALS, _ONE_BY_ONE, _GAME_ROUNDS = 100_000, 1_000, 20
@@ -55,13 +57,72 @@ GOALS = {
 }
 
 
-def bench(note: Note = lambda _: None) -> dict[str, Any]:
-    """Everything, as one document."""
-    note("the default experiment, undamped and damped")
-    undamped, damped = run(), run(Experiment.load(overrides={"algorithm.damping": 1.0}))
-    note("accuracy")
-    accurate = accuracy(undamped) | accuracy_damped(damped)
-    return attack_times(note) | game_times(note) | {"relay_costs": asyncio.run(relay_costs(note))} | accurate
+@dataclass(frozen=True)
+class AttackTimes:
+    seconds_run: float
+    seconds_three_round: float
+    seconds_smoother: dict[str, float]  # by the number of rounds
+    three_round_times_run: float
+    smoother_times_run: float
+    smoother_exponent: float
+
+
+@dataclass(frozen=True)
+class GameTimes:
+    """In one dimension and in ten."""
+
+    seconds_games_together: float
+    seconds_games_one_by_one: float
+    game_times_one_by_one: float
+    seconds_games_together_d10: float
+    seconds_games_one_by_one_d10: float
+    game_times_one_by_one_d10: float
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Of the undamped run; `window_x_damped` of the run with damping 1."""
+
+    three_round_x: float
+    three_round_gradient: float
+    window_x: float
+    window_gradient: float
+    parameter_free_alpha: float
+    parameter_free_beta: float
+    smoother_x_from_5: float
+    smoother_x_from_20: float
+    smoother_times_best: float
+    window_x_damped: float
+
+
+@dataclass(frozen=True)
+class AuditMeasured:
+    times: AttackTimes
+    games: GameTimes
+    relay_costs: float
+    accuracy: Accuracy
+
+
+class AuditBenchmark(Benchmark[AuditMeasured]):
+    """Attacks and game against the run that made the data, and how close they come on the default experiment."""
+
+    def measure(self, asked: Bench) -> AuditMeasured:
+        asked.note("the default experiment, undamped and damped")
+        undamped, damped = run(), run(Experiment.load(overrides={"algorithm.damping": 1.0}))
+        asked.note("accuracy")
+        accurate = accuracy(undamped, damped)
+        costs = asyncio.run(relay_costs(asked.note))
+        return AuditMeasured(attack_times(asked.note), game_times(asked.note), costs, accurate)
+
+    def document(self, measured: AuditMeasured) -> Mapping[str, object]:
+        """All in one, by the names that `GOALS` has."""
+        parts: dict[str, object] = {**plain(measured.times), **plain(measured.games)}
+        return {**parts, "relay_costs": measured.relay_costs, **plain(measured.accuracy)}
+
+    def table(self, measured: AuditMeasured) -> TextTable:
+        found = self.document(measured)
+        rows = [(what, f"{found[key]:.3g}", goal) for key, (what, goal) in GOALS.items()]
+        return TextTable(("what", "measured", "goal"), rows, "dpp2 bench audit")
 
 
 async def relay_costs(note: Note) -> float:
@@ -74,7 +135,7 @@ async def relay_costs(note: Note) -> float:
     return 1 - rates["tapped"] / rates["plain"]
 
 
-def attack_times(note: Note) -> dict[str, Any]:
+def attack_times(note: Note) -> AttackTimes:
     """Three-round and the smoother against the default run; the smoother on longer ones too."""
     note("three-round and smoother against the run")
     attacks = {attack.name: attack for attack in ATTACKS}
@@ -94,60 +155,55 @@ def attack_times(note: Note) -> dict[str, Any]:
     measured |= {f"smoother {length}": lambda view=view: smoothed(view) for length, view in views.items()}  # type: ignore[misc]
     seconds = interleaved(measured)
     by_length = [seconds[f"smoother {length}"] for length in _LENGTHS]
-    return {
-        "seconds_run": seconds["run"],
-        "seconds_three_round": seconds["three-round"],
-        "seconds_smoother": dict(zip(map(str, _LENGTHS), by_length, strict=True)),
-        "three_round_times_run": seconds["three-round"] / seconds["run"],
-        "smoother_times_run": by_length[0] / seconds["run"],
-        "smoother_exponent": float(np.polyfit(np.log(_LENGTHS), np.log(by_length), 1)[0]),
-    }
+    return AttackTimes(
+        seconds_run=seconds["run"],
+        seconds_three_round=seconds["three-round"],
+        seconds_smoother=dict(zip(map(str, _LENGTHS), by_length, strict=True)),
+        three_round_times_run=seconds["three-round"] / seconds["run"],
+        smoother_times_run=by_length[0] / seconds["run"],
+        smoother_exponent=float(np.polyfit(np.log(_LENGTHS), np.log(by_length), 1)[0]),
+    )
 
 
-def game_times(note: Note) -> dict[str, Any]:
+def game_times(note: Note) -> GameTimes:
     """Games together against games one after the other, by the same round program."""
-    figures: dict[str, Any] = {}
-    for dimension, suffix in ((1, ""), (10, "_d10")):
-        note(f"games in {dimension} dimension{'s' if dimension > 1 else ''}")
-        mechanism = Dpp2Releases(
-            dimension=dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9
-        )
-        game = Game(mechanism, _GAME_ROUNDS)
-        seconds = interleaved(
-            {
-                "together": lambda game=game: timed(lambda: play(game, _TRIALS, seed=1)),  # type: ignore[misc]
-                "one_by_one": lambda game=game: timed(  # type: ignore[misc]
-                    lambda: [play(game, 1, seed) for seed in range(_ONE_BY_ONE)]
-                ),
-            }
-        )
-        figures |= {f"seconds_games_{name}{suffix}": value for name, value in seconds.items()}
-        figures[f"game_times_one_by_one{suffix}"] = seconds["together"] / seconds["one_by_one"]
-    return figures
+    one, ten = (_game_seconds(dimension, note) for dimension in (1, 10))
+    return GameTimes(*one, one[0] / one[1], *ten, ten[0] / ten[1])
 
 
-def accuracy(result: Result) -> dict[str, float]:
-    """The undamped run."""
-    found = _scored(result)
-    off = {name: _off(found["parameter-free"].estimate, result, name) for name in ("alpha", "beta")}
+def _game_seconds(dimension: int, note: Note) -> tuple[float, float]:
+    """Many games together, and a few of them one by one."""
+    note(f"games in {dimension} dimension{'s' if dimension > 1 else ''}")
+    mechanism = Dpp2Releases(
+        dimension=dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9
+    )
+    game = Game(mechanism, _GAME_ROUNDS)
+    seconds = interleaved(
+        {
+            "together": lambda: timed(lambda: play(game, _TRIALS, seed=1)),
+            "one_by_one": lambda: timed(lambda: [play(game, 1, seed) for seed in range(_ONE_BY_ONE)]),
+        }
+    )
+    return seconds["together"], seconds["one_by_one"]
+
+
+def accuracy(undamped: Result, damped: Result) -> Accuracy:
+    found = _scored(undamped)
+    off = {name: _off(found["parameter-free"].estimate, undamped, name) for name in ("alpha", "beta")}
     smoother = found["smoother"].errors["x"].rounds
     others = np.nanmin([found[name].errors["x"].rounds for name in _OTHERS], axis=0)
-    return {
-        "three_round_x": _error(found, "three-round", "x", 200, 321),
-        "three_round_gradient": _error(found, "three-round", "gradient", 200, 321),
-        "window_x": _error(found, "window", "x", 400, 500),
-        "window_gradient": _error(found, "window", "gradient", 400, 500),
-        "parameter_free_alpha": _median(off["alpha"], 200, 321),
-        "parameter_free_beta": _median(off["beta"], 200, 321),
-        "smoother_x_from_5": float(smoother[5:].max()),
-        "smoother_x_from_20": float(smoother[20:].max()),
-        "smoother_times_best": float((smoother / others).max()),
-    }
-
-
-def accuracy_damped(result: Result) -> dict[str, float]:
-    """The run with damping 1."""
-    return {"window_x_damped": _error(_scored(result, ["window"]), "window", "x", 300, 500)}
+    return Accuracy(
+        three_round_x=_error(found, "three-round", "x", 200, 321),
+        three_round_gradient=_error(found, "three-round", "gradient", 200, 321),
+        window_x=_error(found, "window", "x", 400, 500),
+        window_gradient=_error(found, "window", "gradient", 400, 500),
+        parameter_free_alpha=_median(off["alpha"], 200, 321),
+        parameter_free_beta=_median(off["beta"], 200, 321),
+        smoother_x_from_5=float(smoother[5:].max()),
+        smoother_x_from_20=float(smoother[20:].max()),
+        smoother_times_best=float((smoother / others).max()),
+        window_x_damped=_error(_scored(damped, ["window"]), "window", "x", 300, 500),
+    )
 
 
 def _view(result: Result, rounds: int) -> View:
@@ -169,9 +225,11 @@ def _error(found: Mapping[str, Finding], attack: str, what: str, first: int, las
 
 
 def _off(estimate: Estimate, result: Result, name: str) -> Array:
-    true = float(getattr(result.experiment.algorithm, name))
-    return np.abs(estimate.curves[name] / true - 1)
+    return np.abs(estimate.curves[name] / Knowledge.of(result.experiment).identifiable[name] - 1)
 
 
 def _median(values: Array, first: int, last: int) -> float:
     return float(np.nanmedian(values[first:last]))
+
+
+AUDIT = AuditBenchmark()

@@ -10,29 +10,99 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from dpp2 import Experiment, Simulation
 from studies.bench import loops
+from studies.bench.benchmark import Bench, Benchmark, Note
+from studies.tables import TextTable
 
 _ROUNDS = 200  # of the paper's experiment, per repetition
 _SIZES = (1_000, 10_000, 100_000)
 _LARGE = ("network.topology=small-world", "network.neighbours=10", "network.rewire=0.1", "problem.name=quadratic")
 _REPETITIONS = 5
 
-Note = Callable[[str], None]
 
-
-def bench(note: Note = lambda _: None) -> dict[str, Any]:
-    """Everything, as one document."""
-    return {"paper": paper(note), "large": large(note)}
-
-
-def paper(note: Note = lambda _: None) -> dict[str, float]:
+@dataclass(frozen=True)
+class PaperRates:
     """Rounds per second of the paper's experiment with records: ours, hand-written NumPy, a loop over agents."""
+
+    rounds_per_second: float
+    rounds_per_second_vectorised: float
+    rounds_per_second_per_agent: float
+    times_vectorised: float
+    times_per_agent: float
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """In units of the bytes of x, d and q."""
+
+    noise_off: float
+    noise_on: float
+
+
+@dataclass(frozen=True)
+class LargeRuns:
+    """A ring with chords (mean degree 10), d = 10, quadratic, nothing recorded, up to 100,000 agents."""
+
+    agents: list[int]
+    edges: list[int]
+    milliseconds_per_round: list[float]
+    exponent_in_edges: float
+    milliseconds_stream: float
+    milliseconds_noise_off: float
+    milliseconds_noise_on: float
+    times_stream: float
+    noise_on_times_off: float
+    peak_times_state: PeakMemory
+
+
+@dataclass(frozen=True)
+class CoreMeasured:
+    paper: PaperRates
+    large: LargeRuns
+
+
+class CoreBenchmark(Benchmark[CoreMeasured]):
+    """The embedded driver against a loop over agents, hand-written NumPy, and the memory bus."""
+
+    def measure(self, asked: Bench) -> CoreMeasured:
+        return CoreMeasured(paper(asked.note), large(asked.note))
+
+    def table(self, measured: CoreMeasured) -> TextTable:
+        rows = [*_paper_rows(measured.paper), *_large_rows(measured.large)]
+        return TextTable(("what", "measured", "goal"), rows, "dpp2 bench core")
+
+
+def _paper_rows(paper: PaperRates) -> list[tuple[str, str, str]]:
+    return [
+        ("paper's experiment, records on", f"{paper.rounds_per_second:,.0f} rounds/s", ""),
+        ("  hand-written vectorised NumPy", f"{paper.rounds_per_second_vectorised:,.0f} rounds/s", ""),
+        ("  loop over agents", f"{paper.rounds_per_second_per_agent:,.0f} rounds/s", ""),
+        ("  ours against vectorised", f"{paper.times_vectorised:.2f}×", "≥ 1"),
+        ("  ours against the loop", f"{paper.times_per_agent:.1f}×", "≥ 5"),
+    ]
+
+
+def _large_rows(large: LargeRuns) -> list[tuple[str, str, str]]:
+    sizes = ", ".join(f"{ms:.2f}" for ms in large.milliseconds_per_round)
+    peak = large.peak_times_state
+    return [
+        ("1,000 / 10,000 / 100,000 agents, ms per round", sizes, ""),
+        ("  fitted exponent in edges", f"{large.exponent_in_edges:.2f}", "about 1"),
+        ("  streaming x, d, q, y, z, P once, ms", f"{large.milliseconds_stream:.2f}", ""),
+        ("  round without noise against streaming", f"{large.times_stream:.1f}×", "≤ 6"),
+        ("  round with noise against without", f"{large.noise_on_times_off:.2f}×", "≤ 3"),
+        ("  peak memory in rounds against x, d, q", f"{peak.noise_off:.2f}×, noise {peak.noise_on:.2f}×", "≤ 3"),
+    ]
+
+
+def paper(note: Note) -> PaperRates:
+    """All three on the same run."""
     note("paper's experiment: ours, a hand-written NumPy loop, a loop over agents")
     experiment = Experiment.load(overrides={"run.rounds": _ROUNDS})
     other = loops.PaperRun.of(Simulation(experiment))
@@ -50,17 +120,17 @@ def paper(note: Note = lambda _: None) -> dict[str, float]:
         }
     )
     rates = {name: _ROUNDS / value for name, value in seconds.items()}
-    return {
-        "rounds_per_second": rates["ours"],
-        "rounds_per_second_vectorised": rates["vectorised"],
-        "rounds_per_second_per_agent": rates["per_agent"],
-        "times_vectorised": rates["ours"] / rates["vectorised"],
-        "times_per_agent": rates["ours"] / rates["per_agent"],
-    }
+    return PaperRates(
+        rounds_per_second=rates["ours"],
+        rounds_per_second_vectorised=rates["vectorised"],
+        rounds_per_second_per_agent=rates["per_agent"],
+        times_vectorised=rates["ours"] / rates["vectorised"],
+        times_per_agent=rates["ours"] / rates["per_agent"],
+    )
 
 
-def large(note: Note = lambda _: None) -> dict[str, Any]:
-    """A ring with chords (mean degree 10), d = 10, quadratic, nothing recorded, up to 100,000 agents."""
+def large(note: Note) -> LargeRuns:
+    """Every size without noise, the largest with noise and beside a copy through memory."""
     edges, per_round = [], []
     for agents in _SIZES[:-1]:
         note(f"{agents:,} agents")
@@ -75,18 +145,18 @@ def large(note: Note = lambda _: None) -> dict[str, Any]:
     )
     edges.append(len(quiet.prepared.graph.edges))
     per_round.append(seconds["quiet"])
-    return {
-        "agents": list(_SIZES),
-        "edges": edges,
-        "milliseconds_per_round": [1e3 * value for value in per_round],
-        "exponent_in_edges": float(np.polyfit(np.log(edges), np.log(per_round), 1)[0]),
-        "milliseconds_stream": 1e3 * seconds["stream"],
-        "milliseconds_noise_off": 1e3 * seconds["quiet"],
-        "milliseconds_noise_on": 1e3 * seconds["noisy"],
-        "times_stream": seconds["quiet"] / seconds["stream"],
-        "noise_on_times_off": seconds["noisy"] / seconds["quiet"],
-        "peak_times_state": {"noise_off": _peak(quiet), "noise_on": _peak(noisy)},
-    }
+    return LargeRuns(
+        agents=list(_SIZES),
+        edges=edges,
+        milliseconds_per_round=[1e3 * value for value in per_round],
+        exponent_in_edges=float(np.polyfit(np.log(edges), np.log(per_round), 1)[0]),
+        milliseconds_stream=1e3 * seconds["stream"],
+        milliseconds_noise_off=1e3 * seconds["quiet"],
+        milliseconds_noise_on=1e3 * seconds["noisy"],
+        times_stream=seconds["quiet"] / seconds["stream"],
+        noise_on_times_off=seconds["noisy"] / seconds["quiet"],
+        peak_times_state=PeakMemory(_peak(quiet), _peak(noisy)),
+    )
 
 
 def _large(agents: int, *, noise: bool) -> Simulation:
@@ -145,3 +215,6 @@ def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+CORE = CoreBenchmark()

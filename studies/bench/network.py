@@ -11,8 +11,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +22,7 @@ from dpp2 import Experiment
 from dpp2.prepared import PreparedRun
 from orchestrator.local import for_nodes
 from store.files import write_text
+from studies.bench.benchmark import Bench, Benchmark, Note
 from studies.bench.contenders import (
     REPETITIONS,
     Groups,
@@ -33,31 +35,46 @@ from studies.bench.contenders import (
     taking_turns,
     together,
 )
+from studies.bench.network_numbers import (
+    AgainstBare,
+    Memory,
+    NetworkMeasured,
+    Overhead,
+    StartUp,
+    Together,
+    Wide,
+    table,
+)
+from studies.tables import TextTable
 
 _NEVER = 10**9  # rounds between checkpoints
 
-Note = Callable[[str], None]
+
+class NetworkBenchmark(Benchmark[NetworkMeasured]):
+    """Nodes against bare gRPC streams, hosted together and apart, and what TLS and checkpoints cost."""
+
+    sets_disropt_beside = True
+
+    def measure(self, asked: Bench) -> NetworkMeasured:
+        """DISROPT beside it where that Python has it."""
+        return asyncio.run(_bench(asked.note, asked.disropt if has_disropt(asked.disropt) else None))
+
+    def table(self, measured: NetworkMeasured) -> TextTable:
+        return table(measured)
 
 
-def bench(note: Note = lambda _: None, disropt_python: str = sys.executable) -> dict[str, Any]:
-    """Everything, as one document; DISROPT beside it where that Python has it."""
-    return asyncio.run(_bench(note, disropt_python if has_disropt(disropt_python) else None))
-
-
-async def _bench(note: Note, python: str | None) -> dict[str, Any]:
-    paper, two = _prepared(), "50 agents, a service each, 2 processes"
-    return {
-        "two_processes": await _against_bare(paper, separately(50, 2), 20, note, two),
-        "fifty_processes": await _against_bare(
-            paper, separately(50, 50), 10, note, "50 agents, a process each", python
-        ),
-        "together": await _together(paper, note),
-        "ten_agents": await _ten_agents(note, python),
-        "wide": await _wide(note),
-        "overhead": await _overhead(note),
-        "memory": await _memory(note),
-        "start_up": _start_up(note),
-    }
+async def _bench(note: Note, python: str | None) -> NetworkMeasured:
+    paper, two, fifty = _prepared(), "50 agents, a service each, 2 processes", "50 agents, a process each"
+    return NetworkMeasured(
+        two_processes=await _against_bare(paper, separately(50, 2), 20, note, two),
+        fifty_processes=await _against_bare(paper, separately(50, 50), 10, note, fifty, python),
+        together=await _together(paper, note),
+        ten_agents=await _ten_agents(note, python),
+        wide=await _wide(note),
+        overhead=await _overhead(note),
+        memory=await _memory(note),
+        start_up=_start_up(note),
+    )
 
 
 def _prepared(**overrides: Any) -> PreparedRun:
@@ -67,7 +84,7 @@ def _prepared(**overrides: Any) -> PreparedRun:
 
 async def _against_bare(
     prepared: PreparedRun, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
-) -> dict[str, float]:
+) -> AgainstBare:
     """Nodes, bare streams with their settings, bare streams as gRPC comes, and DISROPT if there is a Python for it."""
     note(what)
     async with AsyncExitStack() as stack:
@@ -78,16 +95,16 @@ async def _against_bare(
         sides = {name: await stack.enter_async_context(start) for name, start in starts.items()}
         rates = await taking_turns(sides, dict.fromkeys(sides, rounds))
     messages = _messages(prepared)
-    figures = {
-        "rounds_per_second": rates["ours"],
-        "rounds_per_second_bare": rates["bare"],
-        "rounds_per_second_untuned": rates["untuned"],
-        "messages_per_second": rates["ours"] * messages,
-        "messages_per_second_bare": rates["bare"] * messages,
-        "of_bare": rates["ours"] / rates["bare"],
-        "of_untuned": rates["ours"] / rates["untuned"],
-    }
-    return figures if python is None else figures | {"rounds_per_second_disropt": rates["disropt"]}
+    return AgainstBare(
+        rounds_per_second=rates["ours"],
+        rounds_per_second_bare=rates["bare"],
+        rounds_per_second_untuned=rates["untuned"],
+        messages_per_second=rates["ours"] * messages,
+        messages_per_second_bare=rates["bare"] * messages,
+        of_bare=rates["ours"] / rates["bare"],
+        of_untuned=rates["ours"] / rates["untuned"],
+        rounds_per_second_disropt=rates.get("disropt"),
+    )
 
 
 def _messages(prepared: PreparedRun) -> int:
@@ -95,17 +112,13 @@ def _messages(prepared: PreparedRun) -> int:
     return len(prepared.experiment.algorithm.phases) * 2 * len(prepared.graph.edges)
 
 
-async def _together(prepared: PreparedRun, note: Note) -> dict[str, float]:
+async def _together(prepared: PreparedRun, note: Note) -> Together:
     """The same fifty agents, hosted by two nodes and by fifty."""
     note("50 agents in 2 nodes, and in 50")
     shapes = {"together": together(50, 2), "apart": separately(50, 50)}
     async with nodes(prepared, shapes["together"]) as two, nodes(prepared, shapes["apart"]) as fifty:
         rates = await taking_turns({"together": two, "apart": fifty}, {"together": 200, "apart": 10})
-    return {
-        "rounds_per_second": rates["together"],
-        "rounds_per_second_apart": rates["apart"],
-        "times_apart": rates["together"] / rates["apart"],
-    }
+    return Together(rates["together"], rates["apart"], times_apart=rates["together"] / rates["apart"])
 
 
 @contextmanager
@@ -120,26 +133,23 @@ def ten_agents() -> Iterator[PreparedRun]:
         yield _prepared(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
 
 
-async def _ten_agents(note: Note, python: str | None) -> dict[str, float]:
+async def _ten_agents(note: Note, python: str | None) -> AgainstBare:
     """One process each."""
     with ten_agents() as prepared:
         return await _against_bare(prepared, separately(10, 10), 60, note, "10 agents, 25 edges", python)
 
 
-async def _wide(note: Note) -> dict[str, float]:
+async def _wide(note: Note) -> Wide:
     """4 agents that send 800,000 bytes a message."""
     wide = {"network.topology": "complete", "network.agents": 4, "problem.name": "quadratic"}
     prepared = _prepared(**wide, **{"problem.dimension": 100_000})
-    figures = await _against_bare(prepared, separately(4, 4), 10, note, "4 agents, d = 100,000")
+    found = await _against_bare(prepared, separately(4, 4), 10, note, "4 agents, d = 100,000")
     bytes_per_message = frame_bytes(prepared)
-    return {
-        "bytes_per_second": figures["messages_per_second"] * bytes_per_message,
-        "bytes_per_second_bare": figures["messages_per_second_bare"] * bytes_per_message,
-        "of_bare": figures["of_bare"],
-    }
+    ours, plain = found.messages_per_second, found.messages_per_second_bare
+    return Wide(ours * bytes_per_message, plain * bytes_per_message, found.of_bare)
 
 
-async def _overhead(note: Note) -> dict[str, float]:
+async def _overhead(note: Note) -> Overhead:
     """Of TLS, and of a checkpoint every 10 rounds, on 50 agents in 2 processes, a service each."""
     note("TLS and checkpoints")
     prepared, groups = _prepared(), separately(50, 2)
@@ -150,14 +160,11 @@ async def _overhead(note: Note) -> dict[str, float]:
     ):
         sides = {"plain": plain, "tls": tls, "saving": saving}
         rates = await taking_turns(sides, dict.fromkeys(sides, 20))
-    return {
-        "rounds_per_second": rates["plain"],
-        "tls": rates["plain"] / rates["tls"] - 1,
-        "checkpoints": rates["plain"] / rates["saving"] - 1,
-    }
+    plain_rate = rates["plain"]
+    return Overhead(plain_rate, tls=plain_rate / rates["tls"] - 1, checkpoints=plain_rate / rates["saving"] - 1)
 
 
-async def _memory(note: Note) -> dict[str, Any]:
+async def _memory(note: Note) -> Memory:
     """What a node holds after 2,000 and after 10,000 rounds."""
     note("memory over 10,000 rounds")
     prepared = _prepared(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
@@ -167,19 +174,18 @@ async def _memory(note: Note) -> dict[str, Any]:
         await ours.block(8_000)
         after = await ours.resident()
     growth = [(b - a) / a for a, b in zip(before, after, strict=True)]
-    return {"megabytes": [value / 1e6 for value in after], "growth": growth}
+    return Memory([value / 1e6 for value in after], growth)
 
 
-def _start_up(note: Note) -> dict[str, Any]:
+def _start_up(note: Note) -> StartUp:
     """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
     note("start-up")
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         write_text(Path(folder) / "experiment.toml", for_nodes(_prepared(), Path(folder)).to_toml())
         scripts = {"node": _START, "libraries": _LIBRARIES}
         turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
-    seconds = {name: median(turn[name]["cpu_seconds"] for turn in turns) for name in scripts}
-    loaded = turns[0]["node"]["heavy_imports"]
-    return {"cpu_seconds": seconds["node"], "libraries_alone": seconds["libraries"], "heavy_imports": loaded}
+    seconds = {name: median(turn[name].cpu_seconds for turn in turns) for name in scripts}
+    return StartUp(seconds["node"], seconds["libraries"], turns[0]["node"].heavy_imports)
 
 
 _START = """
@@ -213,6 +219,17 @@ print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime}))
 """
 
 
-def _started(script: str, folder: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Started:
+    """What one of these scripts prints."""
+
+    cpu_seconds: float
+    heavy_imports: list[str] = field(default_factory=list)
+
+
+def _started(script: str, folder: str) -> _Started:
     answer = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True)
-    return dict(json.loads(answer.stdout))
+    return _Started(**json.loads(answer.stdout))
+
+
+NETWORK = NetworkBenchmark()

@@ -11,10 +11,9 @@ The paper plots ‖(1/N)∇f̃(x^K)‖², which can be read in two ways, and thr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,16 +21,21 @@ from dpp2 import Experiment, Simulation
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon
 from store.files import write_text
-from studies.parallel import Counted, fan_out
-from studies.reproduce.claims import Claim
+from studies.parallel import fan_out
+from studies.reproduce.study import Claim, Files, Order, Study
 
-ROUNDS = 500
 DECAYS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 METRICS = ("mean", "stacked", "gap")
 STARTS = (0, 1)  # the power of r that the first noise has
 DATA = {"steep": 5.03, "flat": 0.4}
-_DPP2 = {"algorithm.name": "dpp2", "algorithm.alpha": 0.0994, "noise.u_w": 0.994, "noise.u_e": 1.0}
-METHODS: Mapping[str, Mapping[str, Any]] = {
+Setting = str | float
+_DPP2: Mapping[str, Setting] = {
+    "algorithm.name": "dpp2",
+    "algorithm.alpha": 0.0994,
+    "noise.u_w": 0.994,
+    "noise.u_e": 1.0,
+}
+METHODS: Mapping[str, Mapping[str, Setting]] = {
     "DPP²": _DPP2,
     "DiaDSP": {"algorithm.name": "diadsp", "noise.u_x": 2.0, "noise.u_y": 5.0},
     "PPDC": {"algorithm.name": "ppdc", "noise.u_x": 1.0, "noise.u_v": 1.0},
@@ -43,19 +47,19 @@ PAPERS = ("DPP²", "DiaDSP", "PPDC")
 
 @dataclass(frozen=True)
 class Fig3Job:
-    overrides: Mapping[str, Any]
+    overrides: Mapping[str, Setting]
 
 
 @dataclass(frozen=True, eq=False)
 class Fig3:
-    """values: (data, method, start, decay, seed, metric); log10_epsilon: (method, start, decay) at δ = 0.1."""
+    """values: (data, method, start, decay, seed, metric), ∞ where a run diverged; log10_epsilon: (method, start, decay)
+    at δ = 0.1."""
 
     rounds: int
     seeds: int
     decays: tuple[float, ...]
     values: Array
     log10_epsilon: Array
-    claims: tuple[Claim, ...] = ()
 
     def of(self, data: str, method: str, start: int, metric: str) -> Array:
         """Geometric mean over seeds, one value per decay."""
@@ -75,39 +79,68 @@ def final_values(job: Fig3Job) -> tuple[float, float, float, float]:
         grads = simulation.driver.gradient(x)
         total, apart, agents = grads.sum(axis=0), x - x.mean(axis=0), len(x)
         mean = float(total @ total) / agents**2
-        return mean, float((grads**2).sum()) / agents**2, float((apart**2).sum()) + agents * mean, log10
+        stacked, gap = float((grads**2).sum()) / agents**2, float((apart**2).sum()) + agents * mean
+    diverged = simulation.remaining > 0 or not np.isfinite(gap)
+    return (np.inf, np.inf, np.inf, log10) if diverged else (mean, stacked, gap, log10)
 
 
-def reproduce(
-    *,
-    seeds: int,
-    rounds: int = ROUNDS,
-    decays: tuple[float, ...] = DECAYS,
-    executor: str | None = None,
-    finished: Counted = lambda done, total: None,
-) -> Fig3:
-    """Every combination for seeds 1 … `seeds`; a seed decides data, starting points and noise."""
-    jobs = [
-        Fig3Job(_overrides(method, start, decay, M, seed, rounds))
-        for M in DATA.values()
-        for method in METHODS
-        for start in STARTS
-        for decay in decays
-        for seed in range(1, seeds + 1)
-    ]
-    done = np.array(fan_out(final_values, jobs, executor=executor, finished=finished))
-    done = done.reshape(len(DATA), len(METHODS), len(STARTS), len(decays), seeds, 4)
-    made = Fig3(rounds, seeds, decays, done[..., :3], done[0, :, :, :, 0, 3])
-    return Fig3(rounds, seeds, decays, made.values, made.log10_epsilon, judged(made))
+@dataclass(frozen=True)
+class Fig3Document:
+    figure: str
+    csv: Path
+    png: Path
+    decays: tuple[float, ...]
+    ends: Mapping[str, Mapping[str, Mapping[str, list[float]]]]  # data → method → metric → one per decay; noise from r⁰
+    claims: Sequence[Claim]
 
 
-def _overrides(method: str, start: int, decay: float, M: float, seed: int, rounds: int) -> dict[str, Any]:
+class Fig3Study(Study[Fig3]):
+    rounds = 500
+
+    def __init__(self, decays: tuple[float, ...] = DECAYS) -> None:
+        self.decays = decays
+
+    def run(self, order: Order) -> Fig3:
+        """Every combination for seeds 1 … `seeds`; a seed decides data, starting points and noise."""
+        jobs = [
+            Fig3Job(_overrides(method, start, decay, M, seed, order.rounds))
+            for M in DATA.values()
+            for method in METHODS
+            for start in STARTS
+            for decay in self.decays
+            for seed in range(1, order.seeds + 1)
+        ]
+        done = np.array(fan_out(final_values, jobs, executor=order.executor, finished=order.counted()))
+        done = done.reshape(len(DATA), len(METHODS), len(STARTS), len(self.decays), order.seeds, 4)
+        return Fig3(order.rounds, order.seeds, self.decays, done[..., :3], done[0, :, :, :, 0, 3])
+
+    def judge(self, made: Fig3) -> tuple[Claim, ...]:
+        return judged(made)
+
+    def write(self, made: Fig3, out: Path) -> Files:
+        """A CSV with every value, and a picture: the two readings of the metric and the gap, on both kinds of data."""
+        files = {"values": out / "fig3.csv", "picture": out / "fig3.png"}
+        write_text(files["values"], "\n".join(_lines(made)) + "\n")
+        draw(made, files["picture"])
+        return files
+
+    def document(self, made: Fig3, files: Files) -> Fig3Document:
+        ends = {
+            data: {
+                method: {metric: made.of(data, method, 0, metric).tolist() for metric in METRICS} for method in METHODS
+            }
+            for data in DATA
+        }
+        return Fig3Document("fig3", files["values"], files["picture"], made.decays, ends, self.judge(made))
+
+
+def _overrides(method: str, start: int, decay: float, M: float, seed: int, rounds: int) -> dict[str, Setting]:
     settings = dict(METHODS[method])
-    for key in settings:
-        if key.startswith("noise.u_"):
-            settings[key] *= decay**start
-    common = {"run.rounds": rounds, "run.seed": seed, "run.telemetry": "none", "problem.smoothness": M}
-    return {**settings, **common, "noise.decay": decay}
+    for key, value in METHODS[method].items():
+        if key.startswith("noise.u_") and not isinstance(value, str):
+            settings[key] = value * decay**start
+    common: dict[str, Setting] = {"run.rounds": rounds, "run.seed": seed, "run.telemetry": "none"}
+    return {**settings, **common, "problem.smoothness": M, "noise.decay": decay}
 
 
 def judged(made: Fig3) -> tuple[Claim, ...]:
@@ -145,22 +178,17 @@ def _same_privacy(made: Fig3) -> Claim:
 
 
 def _range(values: Array) -> str:
-    return f"{values.min():.1e} … {values.max():.1e}"
+    return " … ".join(f"{end:.1e}" if np.isfinite(end) else "diverged" for end in (values.min(), values.max()))
 
 
-def write(made: Fig3, out: Path) -> tuple[Path, Path]:
-    """A CSV with every value, and a picture: the two readings of the metric and the gap, on both kinds of data."""
-    out.mkdir(parents=True, exist_ok=True)
-    csv, png = out / "fig3.csv", out / "fig3.png"
+def _lines(made: Fig3) -> list[str]:
     lines = ["data,method,first_noise,decay,seed,log10_epsilon," + ",".join(METRICS)]
     for (a, b, c, e, s), _ in np.ndenumerate(made.values[..., 0]):
         head = (
             f'{list(DATA)[a]},"{list(METHODS)[b]}",{STARTS[c]},{made.decays[e]},{s + 1},{made.log10_epsilon[b, c, e]}'
         )
         lines.append(f"{head}," + ",".join(repr(value) for value in made.values[a, b, c, e, s].tolist()))
-    write_text(csv, "\n".join(lines) + "\n")
-    draw(made, png)
-    return csv, png
+    return lines
 
 
 def draw(made: Fig3, path: Path) -> None:
@@ -180,3 +208,6 @@ def draw(made: Fig3, path: Path) -> None:
             axes.set_xlabel("decay r")
     grid[0][0].legend(fontsize=7)
     save(figure, path)
+
+
+FIG3 = Fig3Study()

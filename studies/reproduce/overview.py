@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adversary.verdicts import RECOVERED
 from dpp2 import Experiment
 from store.files import write_text
 from studies.compare import Comparison, Grid, compare, named, pictures, tables
 from studies.reproduce import curves, fig3, table1
-from studies.reproduce.claims import Claim
-
-Progress = Callable[[int, int, str], None]
+from studies.reproduce.leaks import Leak, leaks
+from studies.reproduce.study import Claim, Files, Order, Study
 
 BUDGETS = (10.0, 1000.0)
-_RECOVERED = 0.1  # relative error up to which a quantity counts as recovered, as in audits
-
-
-@dataclass(frozen=True)
-class Leak:
-    """What the best attack on one method came to: its name and its relative error, None where none applies."""
-
-    method: str
-    x: tuple[str, float] | None
-    gradient: tuple[str, float] | None
+FIGURES = (curves.FIG1, curves.FIG2)
 
 
 @dataclass(frozen=True)
@@ -32,73 +23,61 @@ class Overview:
     """Everything that the page is made of."""
 
     seeds: int
-    figures: tuple[curves.Reproduction, ...]
+    figures: tuple[curves.Curves, ...]
     fig3: fig3.Fig3
     table1: table1.Table1
     comparisons: tuple[Comparison, ...]
     leaks: tuple[Leak, ...]
 
 
-def measure(
-    *,
-    seeds: int,
-    rounds: int,
-    executor: str | None,
-    leaks: Callable[[int], Sequence[Leak]],
-    progress: Progress,
-) -> Overview:
-    """All runs. `rounds` bounds the comparison and sets fig. 3; the other parts have their own."""
-    figures = tuple(
-        curves.reproduce(
-            figure,
-            seeds=seeds,
-            rounds=figure.rounds,
-            executor=executor,
-            finished=lambda done, total, name=figure.name: progress(done, total, name),  # type: ignore[misc]
-        )
-        for figure in curves.FIGURES.values()
-    )
-    third = fig3.reproduce(
-        seeds=seeds, rounds=rounds, executor=executor, finished=lambda done, total: progress(done, total, "fig3")
-    )
-    first = table1.reproduce(
-        seeds=seeds, executor=executor, finished=lambda done, total: progress(done, total, "table1")
-    )
-    problem = Experiment.load().resolve()
-    fair = tuple(
-        compare(
-            problem,
-            named(None, problem),
-            budget,
-            grid=Grid.up_to(rounds),
-            seeds=seeds,
-            executor=executor,
-            progress=progress,
-        )
-        for budget in BUDGETS
-    )
-    return Overview(seeds, figures, third, first, fair, tuple(leaks(rounds)))
+@dataclass(frozen=True)
+class OverviewDocument:
+    page: Path
 
 
-def write(
-    out: Path,
-    *,
-    seeds: int,
-    rounds: int,
-    executor: str | None,
-    leaks: Callable[[int], Sequence[Leak]],
-    progress: Progress,
-) -> Path:
-    """comparison.md and its pictures."""
-    pictured = out / "figures"
-    pictured.mkdir(parents=True, exist_ok=True)
-    made = measure(seeds=seeds, rounds=rounds, executor=executor, leaks=leaks, progress=progress)
-    fig3.draw(made.fig3, pictured / "fig3.png")
-    for one in made.comparisons:
-        pictures.draw(one, pictured / _picture(one))
-    page = out / "comparison.md"
-    write_text(page, "\n\n".join(paragraphs(made)) + "\n")
-    return page
+class OverviewStudy(Study[Overview]):
+    rounds = 500  # bounds the comparison and sets fig. 3; the other parts have their own
+
+    def run(self, order: Order) -> Overview:
+        problem = Experiment.load().resolve()
+        fair = [
+            compare(
+                problem,
+                named(None, problem),
+                budget,
+                grid=Grid.up_to(order.rounds),
+                seeds=order.seeds,
+                executor=order.executor,
+                progress=order.progress,
+            )
+            for budget in BUDGETS
+        ]
+        return Overview(
+            seeds=order.seeds,
+            figures=tuple(study.run(_part(order, study.figure.name, study.rounds)) for study in FIGURES),
+            fig3=fig3.FIG3.run(_part(order, "fig3", order.rounds)),
+            table1=table1.TABLE1.run(_part(order, "table1", table1.TABLE1.rounds)),
+            comparisons=tuple(fair),
+            leaks=tuple(leaks(order.rounds)),
+        )
+
+    def write(self, made: Overview, out: Path) -> Files:
+        """comparison.md and its pictures."""
+        pictured, page = out / "figures", out / "comparison.md"
+        pictured.mkdir(parents=True, exist_ok=True)
+        fig3.draw(made.fig3, pictured / "fig3.png")
+        for one in made.comparisons:
+            pictures.draw(one, pictured / _picture(one))
+        write_text(page, "\n\n".join(paragraphs(made)) + "\n")
+        return {"page": page}
+
+    def document(self, made: Overview, files: Files) -> OverviewDocument:
+        return OverviewDocument(files["page"])
+
+
+def _part(order: Order, name: str, rounds: int) -> Order:
+    """The same order for one part of the page."""
+    return replace(order, rounds=rounds, progress=lambda done, total, _: order.progress(done, total, name))
 
 
 def paragraphs(made: Overview) -> list[str]:
@@ -116,10 +95,10 @@ def paragraphs(made: Overview) -> list[str]:
     ]
 
 
-def _figures(figures: Sequence[curves.Reproduction]) -> list[str]:
+def _figures(figures: Sequence[curves.Curves]) -> list[str]:
     parts = ["## Figures 1 and 2: DPP² alone"]
     for made in figures:
-        parts += [f"{made.figure.title}.", _claims(made.claims)]
+        parts += [f"{made.figure.title}.", _claims(curves.judged(made))]
     return parts
 
 
@@ -142,7 +121,7 @@ def _fig3(made: fig3.Fig3) -> list[str]:
         "`mean` is ‖(1/N) Σ ∇f_i(x_i)‖², `stacked` is (1/N²) Σ ‖∇f_i(x_i)‖², `gap` is Ŵ; noise begins at r⁰ (the "
         "picture has r¹ as dashes). The paper's figure takes the first; read to the letter it is the second, whose "
         "value at a common optimum is not zero, because agents' own gradients do not vanish there.",
-        _claims(made.claims),
+        _claims(fig3.judged(made)),
         "Why: DiaDSP's noise on y and PPDC's on v add up and are never taken back, so both end at a distance. Noise on "
         "v is never sent and buys no ε; without it PPDC is exact, and its coupling γ = 65 brings agents together where "
         "DPP² has only the curvature of the data to damp their disagreement. ε grows like r^−K, so at K rounds no "
@@ -193,7 +172,7 @@ def _standing(made: Comparison) -> str:
         f"{entry.method.label} is number {places[entry.method.label]} ({100 * tables.disagreement(entry):.0f} % of its "
         "gap is disagreement)"
         for entry in made.entries
-        if entry.experiment.algorithm.name == "dpp2"
+        if entry.experiment.algorithm.papers_own
     ]
     return f"Of {len(places)} methods, {', '.join(own)}." if own else "DPP² was not among them."
 
@@ -211,7 +190,7 @@ def _recovery(best: tuple[str, float] | None) -> str:
     if best is None:
         return "not recovered by these attacks"
     name, error = best
-    if error > _RECOVERED:
+    if error > RECOVERED:
         return f"not recovered by these attacks (closest: {error:.1g}, {name})"
     return f"recovered exactly ({name})" if error == 0 else f"recovered to {error:.0e} ({name})"
 
@@ -238,3 +217,6 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _picture(made: Comparison) -> str:
     return f"compare-{made.budget:g}.png"
+
+
+COMPARISON = OverviewStudy()

@@ -12,7 +12,7 @@ and the rate is the better of two fits to the falling part: θ^k (log gap agains
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from dpp2 import Experiment, run
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Unsupported
 from store.files import write_text
-from studies.parallel import Counted, fan_out
+from studies.parallel import fan_out
+from studies.reproduce.study import Files, Order, Study
+from studies.tables import TextTable
 
-ROUNDS = 2000
 _EXACT, _FLAT, _CLEAR, _BLOCKS = 1e-12, -0.2, 0.5, 8
 
 
@@ -42,7 +43,6 @@ class Row:
     ours: bool = field(default=False, kw_only=True)  # a row that the paper does not have
 
 
-_NONCONVEX: dict[str, Any] = {}
 _PL = {"problem.name": "sine"}
 _CONVEX = {"problem.name": "least-squares", "problem.rank": 5}
 _STRONGLY_CONVEX = {"problem.name": "quadratic", "network.topology": "geometric"}
@@ -56,11 +56,11 @@ ROWS = (
         "nonconvex",
         False,
         "O(1/√K)",
-        _NONCONVEX | {"algorithm.name": "privsgp-vr"},
+        {"algorithm.name": "privsgp-vr"},
         "constant: γ = {gamma}",
     ),
-    Row("DIFF2", "nonconvex", False, "O(1/√K)", _NONCONVEX | {"algorithm.name": "diff2"}, "constant: η = {eta}"),
-    Row("Wang–Başar", "nonconvex", True, "asymptotic", _NONCONVEX | {"algorithm.name": "wang-basar"}, _WEAKENED),
+    Row("DIFF2", "nonconvex", False, "O(1/√K)", {"algorithm.name": "diff2"}, "constant: η = {eta}"),
+    Row("Wang–Başar", "nonconvex", True, "asymptotic", {"algorithm.name": "wang-basar"}, _WEAKENED),
     Row("Wang–Nedić", "convex", True, "asymptotic", _CONVEX | {"algorithm.name": "wang-nedic"}, _WEAKENED),
     Row(
         "DMSP", "strongly convex", False, "asymptotic", _STRONGLY_CONVEX | {"algorithm.name": "dmsp"}, "γ_k = {c}·{q}^k"
@@ -74,25 +74,25 @@ ROWS = (
         "constant: α = {alpha}",
     ),
     Row("eDP-TN", "strongly convex", True, "O(θ^K)"),
-    Row("PPDC", "nonconvex", False, "O(1/K)", _NONCONVEX | {"algorithm.name": "ppdc"}, _PPDC),
+    Row("PPDC", "nonconvex", False, "O(1/K)", {"algorithm.name": "ppdc"}, _PPDC),
     Row("PPDC", "P-Ł", False, "O(θ^K)", _PL | {"algorithm.name": "ppdc"}, _PPDC),
     Row(
         "PPDC, u_v = 0",
         "nonconvex",
         True,
         "–",
-        _NONCONVEX | {"algorithm.name": "ppdc", "noise.u_v": 0.0},
+        {"algorithm.name": "ppdc", "noise.u_v": 0.0},
         _PPDC,
         ours=True,
     ),
-    Row("DPP²", "nonconvex", True, "O(1/K)", _NONCONVEX | {"algorithm.name": "dpp2"}, _DPP2),
+    Row("DPP²", "nonconvex", True, "O(1/K)", {"algorithm.name": "dpp2"}, _DPP2),
     Row("DPP²", "P-Ł", True, "O(θ^K)", _PL | {"algorithm.name": "dpp2"}, _DPP2),
     Row(
         "DPP², τ = 1",
         "nonconvex",
         True,
         "–",
-        _NONCONVEX | {"algorithm.name": "dpp2", "algorithm.damping": 1.0},
+        {"algorithm.name": "dpp2", "algorithm.damping": 1.0},
         _DPP2,
         ours=True,
     ),
@@ -155,26 +155,44 @@ def measured(job: Table1Job) -> tuple[Array, str]:
     return result.metrics.gap, said
 
 
-def reproduce(
-    *,
-    seeds: int,
-    rounds: int = ROUNDS,
-    executor: str | None = None,
-    finished: Counted = lambda done, total: None,
-) -> Table1:
-    """Every row for seeds 1 … `seeds`; rates are fitted to the geometric mean of the gaps."""
-    found = [row for row in ROWS if row.overrides is not None]
-    jobs = [
-        Table1Job({**(row.overrides or {}), "run.rounds": rounds, "run.seed": seed, "run.telemetry": "none"})
-        for row in found
-        for seed in range(1, seeds + 1)
-    ]
-    done = iter(fan_out(measured, jobs, executor=executor, finished=finished))
-    filled = []
-    for row in ROWS:
-        runs = [next(done) for _ in range(seeds if row.overrides is not None else 0)]
-        filled.append(_filled(row, runs))
-    return Table1(rounds, seeds, tuple(filled))
+@dataclass(frozen=True)
+class Table1Document:
+    csv: Path
+    rounds: int
+    rows: Sequence[Mapping[str, str]]  # by the words of `HEAD`
+
+
+class Table1Study(Study[Table1]):
+    rounds = 2000
+
+    def run(self, order: Order) -> Table1:
+        """Every row for seeds 1 … `seeds`; rates are fitted to the geometric mean of the gaps."""
+        common = {"run.rounds": order.rounds, "run.telemetry": "none"}
+        jobs = [
+            Table1Job({**row.overrides, **common, "run.seed": seed})
+            for row in ROWS
+            if row.overrides is not None
+            for seed in range(1, order.seeds + 1)
+        ]
+        done = iter(fan_out(measured, jobs, executor=order.executor, finished=order.counted()))
+        filled = []
+        for row in ROWS:
+            runs = [next(done) for _ in range(order.seeds if row.overrides is not None else 0)]
+            filled.append(_filled(row, runs))
+        return Table1(order.rounds, order.seeds, tuple(filled))
+
+    def write(self, made: Table1, out: Path) -> Files:
+        path = out / "table1.csv"
+        quoted = [",".join(f'"{cell}"' for cell in line) for line in (HEAD, *map(cells, made.rows))]
+        write_text(path, "\n".join(quoted) + "\n")
+        return {"table": path}
+
+    def document(self, made: Table1, files: Files) -> Table1Document:
+        named = [dict(zip(HEAD, cells(row), strict=True)) for row in made.rows]
+        return Table1Document(files["table"], made.rounds, named)
+
+    def table(self, made: Table1) -> TextTable:
+        return TextTable(HEAD, [cells(row) for row in made.rows])
 
 
 def _filled(row: Row, runs: list[tuple[Array, str]]) -> Measured:
@@ -241,9 +259,4 @@ def cells(one: Measured) -> tuple[str, ...]:
     return (row.method, row.problem_class, *seen, claimed, one.verdict, one.steps, one.noise, one.epsilon)
 
 
-def write(made: Table1, out: Path) -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "table1.csv"
-    quoted = [",".join(f'"{cell}"' for cell in line) for line in (HEAD, *map(cells, made.rows))]
-    write_text(path, "\n".join(quoted) + "\n")
-    return path
+TABLE1 = Table1Study()

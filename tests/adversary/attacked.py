@@ -14,6 +14,7 @@ from adversary.observation import Observation
 from adversary.scoring import Score, Truth, insider, score
 from adversary.views import View, global_view
 from dpp2 import Experiment, run
+from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 
 BY_NAME: dict[str, Attack] = {attack.name: attack for attack in ATTACKS}
@@ -90,6 +91,7 @@ def recursion(rng: np.random.Generator, *, damping: float, noise: float = 0.0, r
         d = d + (y[k] - (1 - eta[k]) * d) / t
         q = q + (rho * P @ y[k] - (1 - eta[k]) * q) / t
     scale = np.full(agents, noise / np.sqrt(2))
-    knowledge = Knowledge("dpp2", alpha, beta, rho, damping, scale, scale, np.ones(agents))
+    section = Dpp2Section(alpha=alpha, beta=beta, rho=rho, damping=damping)
+    knowledge = Knowledge(section, {"w": scale, "e": scale}, np.ones(agents))
     observation = Observation.of({"y": y[:-1], "z": z[:-1], "P": P})
     return Attacked(observation, knowledge, Truth(x[:-1], grad, eta, w, e))

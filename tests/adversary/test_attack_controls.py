@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from attacked import BY_NAME, SILENT, Attacked, attacked, small
 
 from adversary.attacks import ATTACKS
 from adversary.scoring import Score, Truth
+from adversary.views import neighbour_view
 
 
 def worst(score: Score) -> tuple[float, float]:
@@ -108,14 +110,17 @@ def test_window_works_near_consensus_and_not_before() -> None:
 
 
 def test_parameters_come_back_from_who_hides_them() -> None:
-    """Damped: only to who knows τ; who does not gets (1+τ)α, (1+τ)β and (1+τ)x."""
+    """Damped, they are (1+τ)α and (1+τ)β, whether or not τ is known; who does not know it gets (1+τ)x as well."""
     run = small(noise__decay=0.5, algorithm__damping=0.5, run__rounds=80)
+    knowing, score = run.tried("parameter-free")
+    assert knowing.parameters["alpha"] == pytest.approx(0.15, rel=1e-6)
+    assert max(score.parameters.values()) < 1e-6
     view = run.everything
     ignorant = type(view)("global", view.observation, view.knowledge.hidden(), view.agents)
     estimate, _ = run.tried("parameter-free", ignorant)
     assert BY_NAME["three-round"].needs(ignorant) == "needs α and β, which this attacker does not know"
-    assert estimate.facts["alpha"] == pytest.approx(0.15, rel=1e-6)
-    assert estimate.facts["beta"] == pytest.approx(0.075, rel=1e-6)
+    assert estimate.parameters["alpha"] == pytest.approx(0.15, rel=1e-6)
+    assert estimate.parameters["beta"] == pytest.approx(0.075, rel=1e-6)
     assert estimate.grad is None  # ρ is hidden, too
     assert estimate.x is not None
     np.testing.assert_allclose(estimate.x[40] / 1.5, run.truth.x[40], rtol=1e-4)
@@ -123,7 +128,7 @@ def test_parameters_come_back_from_who_hides_them() -> None:
 
 def test_parameters_do_not_come_back_from_noise() -> None:
     estimate, _ = small(noise__decay=1.0, noise__u_w=5.0, noise__u_e=5.0).tried("parameter-free")
-    assert abs(estimate.facts["alpha"] - 0.1) > 0.01
+    assert abs(estimate.parameters["alpha"] - 0.1) > 0.01
 
 
 @pytest.mark.parametrize(
@@ -141,17 +146,51 @@ def test_direct_reads_what_others_send_in_the_clear() -> None:
     assert score.grad is None
 
 
+STOPS = 40  # the first round whose numbers have exploded
+ATTACKED_INSTEAD: dict[str, dict[str, Any]] = {
+    "increments": {"algorithm__name": "dgd"},
+    "tracked": {"algorithm__name": "gradient-tracking"},
+    "server": {"algorithm__name": "diff2", "network__topology": "star"},
+}
+
+
+def exploded(run: Attacked, large: float) -> Attacked:
+    """The same run with everything from round `STOPS` on multiplied by a large number."""
+    growth = np.where(np.arange(60) < STOPS, 1.0, large)[:, None, None]
+    with np.errstate(invalid="ignore"):  # 0 · ∞: an agent that sends zeros
+        phases = {phase: rows * growth for phase, rows in run.observation.phases.items()}
+        truth = Truth(run.truth.x * growth, run.truth.grad * growth, run.truth.eta, run.truth.w, run.truth.e)
+    return Attacked(replace(run.observation, phases=phases), run.knowledge, truth)
+
+
 @pytest.mark.parametrize("large", [1e30, 1e160, np.inf])
 @pytest.mark.parametrize("name", [attack.name for attack in ATTACKS])
 def test_attacks_survive_a_run_that_diverged(name: str, large: float) -> None:
-    """Either they say what they lack, or their estimate can be scored; errors may be anything but a crash."""
-    run = small()
-    growth = np.where(np.arange(60) < 40, 1.0, large)[:, None, None]
-    phases = {phase: rows * growth for phase, rows in run.observation.phases.items()}
-    truth = Truth(run.truth.x * growth, run.truth.grad * growth, run.truth.eta, run.truth.w, run.truth.e)
-    diverged = Attacked(replace(run.observation, phases=phases), run.knowledge, truth)
-    if BY_NAME[name].needs(diverged.everything) is None:
-        diverged.tried(name)
+    """Numbers that can be squared are attacked, others are as good as not overheard.
+
+    Rounds before the explosion keep an estimate that can be scored, and no error is ever negative.
+    """
+    run = exploded(small(**ATTACKED_INSTEAD.get(name, {})), large)
+    view = neighbour_view(run.observation, run.inside(2), 2) if name == "known-eta" else run.everything
+    missing = BY_NAME[name].needs(view)
+    assert missing is None or (large >= 1e160 and "overheard" in missing)
+    if missing is None:
+        _, found = run.tried(name, view)
+        scored = [errors.rounds for errors in (found.x, found.grad) if errors is not None]
+        assert scored or name == "data"
+        for errors in scored:
+            assert errors.shape == (60,)
+            assert np.isfinite(errors[1 : STOPS - 2]).all()  # the server tells nothing in round 0
+            assert not (errors < 0).any()
+
+
+@pytest.mark.parametrize("name", ["direct", "telescope", "three-round", "increments", "tracked", "server"])
+def test_an_explosion_does_not_change_what_is_known_of_the_rounds_before(name: str) -> None:
+    run = small(**ATTACKED_INSTEAD.get(name, {}))
+    (_, calm), (_, after) = run.tried(name), exploded(run, 1e30).tried(name)
+    assert calm.x is not None
+    assert after.x is not None
+    np.testing.assert_allclose(after.x.rounds[: STOPS - 2], calm.x.rounds[: STOPS - 2], rtol=1e-9)
 
 
 def _silent() -> dict[str, float]:

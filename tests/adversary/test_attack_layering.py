@@ -10,11 +10,14 @@ import pytest
 
 ROOM = Path(__file__).parents[2] / "adversary"
 ATTACKS = sorted((ROOM / "attacks").glob("*.py"))
-# The whole of what an attack may import; of dpp2 only array types and the public form of the logistic problem.
+# The whole of what an attack may import; of dpp2 only array types, what algorithms declare to everybody, and the public
+# form of the logistic problem.
 ALLOWED = (
     "__future__",
+    "abc",
     "collections.abc",
     "dataclasses",
+    "functools",
     "typing",
     "numpy",
     "scipy.optimize",
@@ -23,6 +26,7 @@ ALLOWED = (
     "adversary.knowledge",
     "adversary.observation",
     "dpp2.arrays",
+    "dpp2.algorithms.declared",
     "dpp2.problems.logistic.odds",
     "dpp2.problems.logistic.regularised",
 )

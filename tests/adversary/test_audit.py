@@ -16,11 +16,13 @@ from adversary.audit import Attacker, AuditReport, audit
 from adversary.game_result import GameResult, Prediction
 from adversary.observation import Observation
 from adversary.report import document, render
+from adversary.report.sentences import summary
 from adversary.verdicts import Verdict
 from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Unsupported
 from orchestrator import plots, runner
+from store.documents import plain
 
 SMALL = {
     "network.topology": "complete",
@@ -84,7 +86,7 @@ def test_a_run_whose_noise_has_gone_gives_everything_away(full: AuditReport) -> 
 
 
 def test_the_document_has_the_promised_shape(full: AuditReport) -> None:
-    described = json.loads(json.dumps(document(full), allow_nan=False))
+    described = json.loads(json.dumps(plain(document(full)), allow_nan=False))
     promised = ("attacks", "epsilon", "paper_epsilon", "epsilon_lower_bound", "confidence", "verdicts")
     assert set(promised) <= set(described)
     for attack in described["attacks"]:
@@ -102,9 +104,32 @@ def test_the_document_has_the_promised_shape(full: AuditReport) -> None:
 
 
 def test_medians_are_those_of_the_last_tenth(full: AuditReport) -> None:
-    for attack in document(full)["attacks"]:
+    for attack in plain(document(full))["attacks"]:
         if attack["x_error"] is not None:
             assert attack["x_error"] == pytest.approx(np.median(attack["rounds"]["x"][-10:]))
+
+
+def test_of_a_damped_run_products_with_damping_are_recovered_and_nothing_else_is_claimed(make_run: MakeRun) -> None:
+    """Only (1+τ)α and (1+τ)β can be told from messages."""
+    report = audit(make_run(algorithm__damping=0.5, noise__decay=0.5, problem__dimension=4), QUICK, game=False)
+    (found,) = (one for one in report.findings if one.name == "parameter-free")
+    assert found.estimate.parameters == pytest.approx({"alpha": 0.15, "beta": 0.075}, rel=1e-4)
+    assert max(found.parameters.values()) < 1e-4
+    (said,) = (sentence for sentence in summary(report) if "α" in sentence)
+    assert said.startswith("Also recovered: (1+τ)α = 0.15 (off by ")
+    assert said.endswith("With damping τ, messages tell (1+τ)α and (1+τ)β, never α, β and τ themselves.")
+
+
+def test_parameters_that_are_far_off_are_not_called_recovered(make_run: MakeRun) -> None:
+    """A damped run that converges faster than its noise decays: numbers come out, and they are wrong."""
+    report = audit(make_run(algorithm__damping=1.0, noise__decay=0.95), QUICK, game=False)
+    (found,) = (one for one in report.findings if one.name == "parameter-free")
+    assert min(found.parameters.values()) > 0.01
+    (said,) = (sentence for sentence in summary(report) if "α" in sentence)
+    off = {name: f"{100 * error:.2g} %" for name, error in found.parameters.items()}
+    assert "Not recovered by these attacks: (1+τ)α = " in said
+    assert f"(off by {off['alpha']}), (1+τ)β = " in said
+    assert "recovered: (1+τ)" not in said.replace("Not recovered by these attacks: ", "")
 
 
 def test_tier_one_alone_hides_nothing(make_run: MakeRun) -> None:
@@ -133,7 +158,7 @@ def test_without_tier_one_its_claims_are_not_judged(make_run: MakeRun) -> None:
 
 def test_without_truth_there_are_attacks_but_no_errors(make_run: MakeRun) -> None:
     run = make_run(run__telemetry="none")
-    described = document(audit(run, QUICK, game=False))
+    described = plain(document(audit(run, QUICK, game=False)))
     assert described["attacks"]
     assert all(attack["x_error"] is None and attack["rounds"]["x"] is None for attack in described["attacks"])
     assert "truth.npz" in described["unscored"]
@@ -163,12 +188,12 @@ def test_a_taps_record_is_used_in_place_of_the_runs_own(make_run: MakeRun, tmp_p
         run / "tap" / "observation.npz"
     )
     report = audit(run, QUICK, game=False)
-    assert "decoded from the bytes on the wire" in document(report)["observation"]
-    assert "rounds 0–19 were missed" in document(report)["notes"]
+    assert "decoded from the bytes on the wire" in plain(document(report))["observation"]
+    assert "rounds 0–19 were missed" in plain(document(report))["notes"]
     assert {one.name for one in report.skipped} >= {"telescope"}
     assert report.last == (92, 99)
-    assert len(document(report)["attacks"][0]["rounds"]["x"]) == 80
-    assert report.accounted.rounds == 100
+    assert len(plain(document(report))["attacks"][0]["rounds"]["x"]) == 80
+    assert report.cost.rounds == 100
     assert verdict(report, CLAIMS[0]).held is False
 
 
@@ -180,7 +205,7 @@ def test_ciphertext_leaves_an_eavesdropper_nothing_and_a_neighbour_everything(
     seen = {"still_leaks": ["sizes", "timing"], "directions": [{"bytes": 40}, {"bytes": 2}], "rounds_estimate": 149}
     (run / "tap" / "ciphertext.json").write_text(json.dumps(seen))
     report = audit(run, QUICK, game=False)
-    described = document(report)
+    described = plain(document(report))
     assert described["attacks"] == []
     assert "nothing to work on" in described["unscored"]
     assert described["leaks"][:2] == ["sizes", "timing"]
@@ -209,7 +234,7 @@ def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
     assert {one.name for one in report.findings} | {one.name for one in report.skipped} == {a.name for a in ATTACKS}
     assert all(one.reason for one in report.skipped)
     if name != "dpp2":
-        assert isinstance(report.contest, Unsupported)
+        assert isinstance(report.game, Unsupported)
         assert "no tier one" in verdict(report, CLAIMS[0]).evidence
     if name in ("dpp2", "dgd"):  # the others look alike, and drawing takes a second
         assert "All attacks" in render(report)
@@ -218,12 +243,12 @@ def test_every_algorithm_can_be_audited(make_run: MakeRun, name: str) -> None:
 def test_the_game_is_part_of_an_audit(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contests, "_MOST_TRIALS", 5_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, GameResult)
-    assert isinstance(report.contest.prediction, Prediction)
-    assert report.contest.prediction.agrees
-    assert report.contest.prediction.keeps
-    described = document(report)
-    assert 0 < described["epsilon_lower_bound"] <= report.contest.game.epsilon <= described["epsilon"]
+    assert isinstance(report.game, GameResult)
+    assert isinstance(report.game.prediction, Prediction)
+    assert report.game.prediction.agrees
+    assert report.game.prediction.keeps
+    described = plain(document(report))
+    assert 0 < described["epsilon_lower_bound"] <= report.game.game.epsilon <= described["epsilon"]
     assert described["confidence"] == 1 - 1e-6
     assert verdict(report, CLAIMS[3]).held is True
     assert "the distinguishing game proves ε ≥" in verdict(report, CLAIMS[3]).evidence
@@ -238,10 +263,10 @@ def test_without_dp_accounting_the_report_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "dp_accounting.pld.privacy_loss_distribution", None)
     monkeypatch.setattr(contests, "_MOST_TRIALS", 2_000)
     report = audit(make_run(), ATTACKS[:1])
-    assert isinstance(report.contest, GameResult)
-    assert isinstance(report.contest.prediction, Unsupported)
-    assert "pip install 'dpp2[dp]'" in document(report)["game"]["reason"]
-    assert report.contest.bound.value > 0
+    assert isinstance(report.game, GameResult)
+    assert isinstance(report.game.prediction, Unsupported)
+    assert "pip install 'dpp2[dp]'" in plain(document(report))["game"]["reason"]
+    assert report.game.bound.value > 0
 
 
 def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
@@ -254,15 +279,15 @@ def test_a_run_that_diverged_can_be_audited(make_run: MakeRun) -> None:
         run__rounds=3000,
     )
     report = audit(run, QUICK, game=False)
-    assert 0 < report.accounted.rounds < 3000
+    assert 0 < report.cost.rounds < 3000
     assert verdict(report, CLAIMS[0]).held is False
     assert "What was sent" in render(report)
 
 
 def test_runs_without_noise_or_bound_get_a_sentence_in_place_of_a_game(make_run: MakeRun) -> None:
     bare = audit(make_run(noise__u_w=0.0, noise__u_e=0.0), ATTACKS[:1])
-    assert isinstance(bare.contest, Unsupported)
-    assert "told apart with certainty" in document(bare)["game"]["reason"]
+    assert isinstance(bare.game, Unsupported)
+    assert "told apart with certainty" in plain(document(bare))["game"]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator.cli.audit  # registers the commands
 from dpp2 import Experiment
 from dpp2 import run as dpp2_run
 from orchestrator.cli import main
@@ -117,14 +116,15 @@ def test_the_benchmark_measures_every_goal_it_states(monkeypatch: pytest.MonkeyP
     for name, value in {"_LENGTHS": (20, 40, 60), "_TRIALS": 300, "_ONE_BY_ONE": 3}.items():
         monkeypatch.setattr(bench_audit, name, value)
     small = Experiment.load(overrides=[*SETS, "run.rounds=500"])
-    measured = bench_audit.attack_times(print) | bench_audit.game_times(print)
-    measured |= bench_audit.accuracy(dpp2_run(small)) | bench_audit.accuracy_damped(dpp2_run(small))
-    measured["relay_costs"] = 0.0  # real nodes: the benchmark itself runs them
-    figures = {key: measured[key] for key in bench_audit.GOALS}
-    assert all(value >= 0 for value in figures.values())
-    assert figures["three_round_times_run"] > 0
-    assert "three-round" in str(_bench_rows(figures))
-
-
-def _bench_rows(figures: dict[str, float]) -> list[str]:
-    return [str(cell) for cell in orchestrator.cli.audit._bench_table(figures).columns[0].cells]
+    accurate = bench_audit.accuracy(dpp2_run(small), dpp2_run(small))
+    measured = bench_audit.AuditMeasured(
+        bench_audit.attack_times(print),
+        bench_audit.game_times(print),
+        relay_costs=0.0,  # real nodes: the benchmark itself runs them
+        accuracy=accurate,
+    )
+    found = bench_audit.AUDIT.document(measured)
+    assert all(float(str(found[key])) >= 0 for key in bench_audit.GOALS)
+    assert measured.times.three_round_times_run > 0
+    table = bench_audit.AUDIT.table(measured)
+    assert [row[0] for row in table.rows] == [what for what, _ in bench_audit.GOALS.values()]

@@ -40,6 +40,22 @@ def test_few_samples_come_back_themselves() -> None:
     assert score.data["samples"] < 1e-5
 
 
+def test_errors_are_measured_against_the_records_that_were_used() -> None:
+    """Under record adjacency features are scaled down to a bound first; what comes back are the scaled ones."""
+    run = small(
+        problem__samples=2,
+        problem__dimension=3,
+        network__topology="complete",
+        run__rounds=150,
+        privacy__adjacency="record",
+        privacy__feature_bound=0.5,
+    )
+    _, score = run.tried("data")
+    assert score.data["samples"] < 1e-4
+    assert score.data["gradient_at_zero"] < 1e-4
+    assert score.data["hessian"] < 1e-4
+
+
 def test_pairs_without_error_determine_the_samples_and_the_hessian() -> None:
     rng = np.random.default_rng(0)
     products = rng.standard_normal((1, 3, 4))

@@ -21,8 +21,8 @@ from adversary.tap.captures import read
 from adversary.tap.decode import decode
 from adversary.tap.frames import ranges, read_frame
 from adversary.tap.public import Public
-from adversary.tap.reassembly import Run
-from adversary.tap.record import Kind, WireRecorder
+from adversary.tap.reassembly import UnbrokenBytes
+from adversary.tap.record import Kind, Opening, WireRecorder
 from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
 from dpp2.errors import BadInput
@@ -36,8 +36,8 @@ async def test_a_relayed_run_is_overheard_to_the_byte(groups: list[list[int]], t
     nodes = await run_tapped(small(), tmp_path, groups, InProcess(tmp_path / "tap"))
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["gaps"] == []
-    assert found.summary["notes"] == []
+    assert found.summary.gaps == ()
+    assert found.summary.notes == ()
     assert found.observation is not None
     place = public(nodes).node_of_agent
     edges = {(a, b) for i, j in nodes.simulation.prepared.graph.edges.tolist() for a, b in ((i, j), (j, i))}
@@ -54,7 +54,7 @@ async def test_agents_that_only_talk_within_their_process_are_not_filled_in(tmp_
     assert found.observation is not None
     assert np.isnan(found.observation.phases["y"][:, [0, 3]]).all()
     assert found.observation.unobserved.tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
-    assert found.summary["gaps"] == ["48 of 96 rows, each one phase of one agent's round, were heard on no channel"]
+    assert found.summary.gaps == ("48 of 96 rows, each one phase of one agent's round, were heard on no channel",)
 
 
 async def test_a_broken_link_sends_again_and_copies_are_merged(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ async def test_a_broken_link_sends_again_and_copies_are_merged(tmp_path: Path) -
     assert len(list((tmp_path / "tap").glob("*.tap"))) == 2
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["copies_merged"] > 0
-    assert found.summary["conflicts"] == 0
-    assert found.summary["gaps"] == []
+    assert found.summary.copies_merged
+    assert found.summary.conflicts == 0
+    assert found.summary.gaps == ()
 
 
 async def test_under_tls_it_says_ciphertext_and_what_still_leaks(tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ async def test_under_tls_it_says_ciphertext_and_what_still_leaks(tmp_path: Path)
     found = decoded(nodes, tmp_path / "tap")
     assert found.observation is None
     assert found.ciphertext is not None
-    assert found.ciphertext["sees"].startswith("ciphertext")
-    assert {entry["between"] for entry in found.ciphertext["directions"]} == {
+    assert found.ciphertext.sees.startswith("ciphertext")
+    assert {entry.between for entry in found.ciphertext.directions} == {
         f"nodes {i} and {j}" for i, j in nodes.simulation.prepared.graph.edges.tolist()
     }
-    assert all(entry["bytes"] > 0 and entry["last"] > entry["first"] for entry in found.ciphertext["directions"])
-    assert found.ciphertext["rounds_estimate"] == pytest.approx(rounds, rel=0.25)
+    assert all(entry.bytes > 0 and entry.last > entry.first for entry in found.ciphertext.directions)
+    assert found.ciphertext.rounds_estimate == pytest.approx(rounds, rel=0.25)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "observation.npz").write_bytes(b"of an earlier decoding")
     assert {path.name for path in found.save(tmp_path / "out")} == {"ciphertext.json", "decode.json"}
@@ -99,8 +99,8 @@ async def test_joining_late_ciphertext_is_told_from_plaintext(tmp_path: Path) ->
         folder = tmp_path / str(tls)
         await run_tapped(small(), folder, one_each(4), InProcess(folder / "tap"), tls=tls)
         for conversation in read([folder / "tap"]).conversations:
-            for (run,) in conversation.runs:
-                late = [Run(run.data[at:], None, ((0, 0.0),)) for at in range(0, len(run.data) - 1000, 97)]
+            for (run,) in conversation.sent:
+                late = [UnbrokenBytes(run.data[at:], None, ((0, 0.0),)) for at in range(0, len(run.data) - 1000, 97)]
                 assert late
                 assert all(is_ciphertext(part) == tls for part in late)
 
@@ -134,7 +134,7 @@ def rewritten(folder: Path, content: bytes, change: Any) -> Path:
 def inject(folder: Path, *frames: bytes) -> Path:
     """A record of a connection on link 0-1 that says these frames, one after the other."""
     recorder = WireRecorder(folder)
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     for frame in frames:
         data = b"\0" + len(frame).to_bytes(4, "big") + frame
         recorder.append(1, Kind.FORWARD, len(data).to_bytes(3, "big") + b"\0\0\0\0\0\1" + data)
@@ -163,7 +163,7 @@ def test_one_link_out_of_four_gives_its_two_agents(relayed_run: tuple[Live, Path
     assert found.observation.channels.tolist() == [[0, 1], [1, 0]]
     assert_what_was_sent(found.observation, nodes, agents=[0, 1])
     assert np.isnan(found.observation.phases["z"][:, [2, 3]]).all()
-    assert any(gap.startswith("nothing was overheard between nodes") for gap in found.summary["gaps"])
+    assert any(gap.startswith("nothing was overheard between nodes") for gap in found.summary.gaps)
 
 
 def test_bytes_in_other_pieces_give_the_same(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_conflicting_copy_is_a_note_and_the_first_one_is_kept(relayed_run: tup
     nodes, path = relayed_run
     other = encode(nodes.run_id, 3, "y", [0], np.ones((1, 3)))
     found = decode([path, inject(tmp_path, other)], public(nodes))
-    assert found.summary["conflicts"] == 1
-    assert "different bytes" in found.summary["notes"][0]
+    assert found.summary.conflicts == 1
+    assert "different bytes" in found.summary.notes[0]
     assert_what_was_sent(found.observation, nodes)
 
 
@@ -195,22 +195,22 @@ def test_a_frame_that_neither_end_can_have_sent_is_left_out_and_said(
     nodes, path = relayed_run
     of_others, own = (encode(nodes.run_id, 3, "y", [sender], np.ones((1, 3))) for sender in (2, 0))
     found = decode([path, inject(tmp_path, of_others, own)], public(nodes))
-    assert "link 0-1: 1 frames in the direction of node 0 are not its own" in found.summary["notes"]
-    assert found.summary["conflicts"] == 1
+    assert "link 0-1: 1 frames in the direction of node 0 are not its own" in found.summary.notes
+    assert found.summary.conflicts == 1
     assert_what_was_sent(found.observation, nodes)
 
 
 def test_frames_of_nobody_at_the_ends_are_left_out_and_said(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
     nodes, path = relayed_run
     found = decode([path, inject(tmp_path, encode(nodes.run_id, 3, "y", [2], np.ones((1, 3))))], public(nodes))
-    assert found.summary["notes"] == ["link 0-1: 1 frames of nodes that are not at its ends were left out"]
-    assert found.summary["conflicts"] == 0
+    assert found.summary.notes == ("link 0-1: 1 frames of nodes that are not at its ends were left out",)
+    assert found.summary.conflicts == 0
 
 
 def test_frames_of_another_run_are_left_out_and_said(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
     nodes, path = relayed_run
     found = decode([path, inject(tmp_path, encode("ab" * 16, 3, "y", [0], np.ones((1, 3))))], public(nodes))
-    assert "1 frames of run abababab… with dimension 3 were left out" in found.summary["notes"]
+    assert "1 frames of run abababab… with dimension 3 were left out" in found.summary.notes
     assert_what_was_sent(found.observation, nodes)
 
 
@@ -221,7 +221,7 @@ def test_rounds_beyond_the_experiment_are_left_out_and_said(
     nodes, path = relayed_run
     injected = inject(tmp_path, encode(nodes.run_id, round_, "y", [0], np.ones((1, 3))))
     found = decode([path, injected], public(nodes))
-    assert "1 frames of node 0 lie beyond the 8 rounds" in found.summary["notes"][0]
+    assert "1 frames of node 0 lie beyond the 8 rounds" in found.summary.notes[0]
     assert_what_was_sent(found.observation, nodes)
 
 
@@ -252,7 +252,7 @@ def test_whatever_is_lost_what_is_found_was_sent(
         not np.isnan(np.stack(list(found.observation.phases.values()))).any()
         and len(found.observation.phases["y"]) == 8
     )
-    assert whole or found.summary["gaps"]
+    assert whole or found.summary.gaps
 
 
 @given(seed=st.integers(0, 10**6), size=st.integers(40, 1500), loss=st.sampled_from([0.0, 0.01, 0.1]))
@@ -265,7 +265,7 @@ def test_packets_in_any_order_twice_or_lost(
     rng = random.Random(seed)
     packets = []
     for number, conversation in enumerate(read([path]).conversations):
-        forward, back = (b"".join(run.data for run in runs) for runs in conversation.runs)
+        forward, back = (b"".join(run.data for run in runs) for runs in conversation.sent)
         port = int(conversation.ends[1].rpartition(":")[2])
         packets += [packet for packet in talk(forward, back, size, (50_000 + number, port)) if rng.random() >= loss]
     packets += rng.sample(packets, len(packets) // 10)
@@ -279,7 +279,7 @@ def test_packets_in_any_order_twice_or_lost(
     assert is_part_of_the_truth(found.observation, nodes)
     if not loss:
         assert_what_was_sent(found.observation, nodes)
-        assert found.summary["gaps"] == []
+        assert found.summary.gaps == ()
 
 
 @given(choice=st.data())
@@ -297,13 +297,13 @@ def test_garbage_in_a_record_is_never_a_crash(
         assert "\n" not in str(refusal)  # noqa: PT017 - refusing is one of two right answers
         return
     found.save(folder)
-    assert Observation.load(folder / "observation.npz").gaps == tuple(found.summary["gaps"])
+    assert Observation.load(folder / "observation.npz").gaps == found.summary.gaps
 
 
 def test_captures_of_something_else_are_one_sentence(relayed_run: tuple[Live, Path], tmp_path: Path) -> None:
     nodes, _ = relayed_run
     recorder = WireRecorder(tmp_path)
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     recorder.append(1, Kind.FORWARD, b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n")
     recorder.close()
     with pytest.raises(BadInput, match="none of 1 conversations holds a frame"):

@@ -121,7 +121,7 @@ def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_knowledge_holds_public_fields_and_no_seed() -> None:
     knowledge = Knowledge.of(Experiment.load(overrides={"run.seed": 987654321, "problem.seed": 123456789}).resolve())
-    assert (knowledge.alpha, knowledge.beta, knowledge.rho, knowledge.damping) == (0.1, 0.05, 10.0, 0.0)
+    assert (knowledge.alpha, knowledge.beta, knowledge.rho, knowledge.t) == (0.1, 0.05, 10.0, 1.0)
     assert dict(knowledge.problem) == {
         "name": "logistic",
         "dimension": 10,
@@ -146,4 +146,4 @@ def test_noise_scales_are_one_per_agent_and_decay() -> None:
     scale = knowledge.scale("w", np.arange(3.0))
     assert scale is not None
     np.testing.assert_allclose(scale[2], np.sqrt(2) * np.arange(1.0, 7.0) / 4)
-    assert Knowledge("dpp2").scale("w", np.arange(3.0)) is None
+    assert Knowledge(knowledge.algorithm).scale("w", np.arange(3.0)) is None

@@ -21,8 +21,9 @@ from tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, t
 
 from adversary.tap import record
 from adversary.tap.captures import read
+from adversary.tap.decode import RoundSpan
 from adversary.tap.local import RelayTap, relayed
-from adversary.tap.record import Kind, WireRecorder
+from adversary.tap.record import Kind, Opening, WireRecorder
 from adversary.tap.relay import Relay, parse_link
 from dpp2.errors import BadInput
 
@@ -58,9 +59,9 @@ async def test_bytes_pass_unchanged_both_ways_and_are_recorded(tmp_path: Path) -
         assert await dialler[0].readexactly(len(reply)) == reply
     (conversation,) = read([tmp_path]).conversations
     assert conversation.link == "0-1"
-    assert [run.data for runs in conversation.runs for run in runs] == [request, reply]
-    assert all(run.missing == 0 for runs in conversation.runs for run in runs)
-    times = [when for _, when in conversation.runs[0][0].times]
+    assert [run.data for runs in conversation.sent for run in runs] == [request, reply]
+    assert all(run.missing == 0 for runs in conversation.sent for run in runs)
+    times = [when for _, when in conversation.sent[0][0].times]
     assert times == sorted(times)
 
 
@@ -68,7 +69,7 @@ async def test_a_reader_that_does_not_read_slows_the_writer_instead_of_filling_m
     async with connected(tmp_path) as (dialler, listener, _):
         dialler[1].write(bytes(64 << 20))
         await asyncio.sleep(0.5)
-        passed = sum(len(run.data) for run in read([tmp_path]).conversations[0].runs[0])
+        passed = sum(len(run.data) for run in read([tmp_path]).conversations[0].sent[0])
         assert passed < 32 << 20  # what fits into the sockets' buffers
         assert len(await listener[0].readexactly(64 << 20)) == 64 << 20
 
@@ -132,7 +133,7 @@ def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
     pieces: list[tuple[Kind, bytes]], cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     recorder = WireRecorder(tmp_path_factory.mktemp("record"))
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     for kind, data in pieces:
         recorder.append(1, kind, data)
     recorder.close()
@@ -148,7 +149,7 @@ def test_a_record_cut_anywhere_reads_up_to_its_last_whole_segment(
 
 def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
     recorder = WireRecorder(tmp_path)
-    recorder.opened(1, "0-1", "a:1", "b:2")
+    recorder.opened(1, Opening("0-1", "a:1", "b:2"))
     recorder.append(1, Kind.FORWARD, b"good")
     recorder.append(1, Kind.FORWARD, b"spoilt")
     recorder.close()
@@ -156,7 +157,7 @@ def test_a_damaged_segment_ends_the_record_there(tmp_path: Path) -> None:
     content[-1] ^= 1
     recorder.path.write_bytes(content)
     captured = read([recorder.path])
-    assert captured.conversations[0].runs[0][0].data == b"good"
+    assert captured.conversations[0].sent[0][0].data == b"good"
     assert "not a whole segment" in captured.gaps[0]
 
 
@@ -207,8 +208,8 @@ async def test_killed_in_the_middle_of_a_run_it_comes_back_and_nothing_that_was_
     assert len(list((tmp_path / "tap").glob("relay-*.tap"))) == 2
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["rounds"] == {"first": 0, "last": 59}
-    assert [gap for gap in found.summary["gaps"] if "whole segment" not in gap] == []
+    assert found.summary.rounds == RoundSpan(0, 59)
+    assert [gap for gap in found.summary.gaps if "whole segment" not in gap] == []
 
 
 async def test_as_a_command_it_says_where_it_listens_and_ends_in_order(tmp_path: Path) -> None:
@@ -228,4 +229,4 @@ async def test_a_relay_process_gives_what_was_sent(tmp_path: Path) -> None:
     nodes = await run_tapped(small(), tmp_path, one_each(4), RelayTap(tmp_path / "tap"))
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["gaps"] == []
+    assert found.summary.gaps == ()

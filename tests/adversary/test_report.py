@@ -151,7 +151,7 @@ def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
     assert page.open == []
     assert page.text.count("ciphertext") >= 4 * 3
     assert all(protection in page.text for protection in PROTECTIONS)
-    assert len(document(matrix)["cells"]) == len(matrix.cells)
+    assert len(document(matrix).cells) == len(matrix.cells)
     png(matrix, tmp_path / "matrix.png")
     assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
     assert [file.name for file in tmp_path.iterdir()] == ["matrix.png"]

@@ -94,7 +94,7 @@ def test_a_local_tap_is_enough() -> None:
 def test_hidden_noise_scales_are_done_without() -> None:
     run = recursion(np.random.default_rng(1), damping=0.0, rounds=60)
     known = run.knowledge
-    ignorant = Knowledge("dpp2", known.alpha, known.beta, known.rho, known.damping)
+    ignorant = Knowledge(known.algorithm)
     _, score = Attacked(run.observation, ignorant, run.truth).tried("smoother")
     assert score.x is not None
     assert score.x.rounds.max() < 1e-8

@@ -38,9 +38,9 @@ def may_sniff() -> bool:
     return True
 
 
-needs_root = pytest.mark.skipif(not may_sniff(), reason="needs the right to open packet sockets")
-needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
-needs_editcap = pytest.mark.skipif(shutil.which("editcap") is None, reason="needs editcap")
+needs_root = pytest.mark.needs("the right to open packet sockets", may_sniff())
+needs_tshark = pytest.mark.needs("tshark", shutil.which("tshark") is not None)
+needs_editcap = pytest.mark.needs("editcap", shutil.which("editcap") is not None)
 
 
 @needs_root
@@ -49,9 +49,9 @@ async def test_a_run_is_overheard_to_the_byte(groups: list[list[int]], tmp_path:
     nodes = await run_tapped(small(), tmp_path, groups, SniffTap(tmp_path / "tap"))
     found = decoded(nodes, tmp_path / "tap")
     assert_what_was_sent(found.observation, nodes)
-    assert found.summary["gaps"] == []
-    assert found.summary["conflicts"] == 0
-    assert found.summary["other_messages"] > 0  # the orchestrator's calls: seen, and no frames
+    assert found.summary.gaps == ()
+    assert found.summary.conflicts == 0
+    assert found.summary.other_messages > 0  # the orchestrator's calls: seen, and no frames
 
 
 @needs_root
@@ -60,8 +60,8 @@ async def test_under_tls_control_calls_are_not_taken_for_rounds(tmp_path: Path) 
     found = decoded(nodes, tmp_path / "tap")
     assert found.observation is None
     assert found.ciphertext is not None
-    assert found.summary["encrypted_conversations"] > 8
-    assert found.ciphertext["rounds_estimate"] == pytest.approx(80, rel=0.25)
+    assert found.summary.encrypted_conversations > 8
+    assert found.ciphertext.rounds_estimate == pytest.approx(80, rel=0.25)
 
 
 @needs_root
@@ -103,7 +103,7 @@ async def test_joining_late_gives_the_rounds_from_there_on(tmp_path: Path) -> No
     assert found.observation is not None
     assert found.observation.first == 10
     assert_what_was_sent(found.observation, nodes)
-    assert any(gap.startswith("rounds 0 to 9 were not overheard") for gap in found.summary["gaps"])
+    assert any(gap.startswith("rounds 0 to 9 were not overheard") for gap in found.summary.gaps)
 
 
 @needs_root
@@ -132,7 +132,7 @@ async def test_killed_in_the_middle_the_run_goes_on_and_what_was_missed_is_a_gap
     truth = nodes.simulation.result().observation
     assert truth is not None
     np.testing.assert_array_equal(found.observation.phases["y"][heard], truth["y"][heard])
-    assert any("were not overheard" in gap for gap in found.summary["gaps"])
+    assert any("were not overheard" in gap for gap in found.summary.gaps)
 
 
 @needs_root
@@ -174,7 +174,7 @@ def test_packets_as_large_as_offload_makes_them_are_kept_whole(tmp_path: Path) -
         thread.join()
     taps.close()
     (conversation,) = read([tmp_path]).conversations
-    assert [run.data for run in conversation.runs[0]] == [content]
+    assert [run.data for run in conversation.sent[0]] == [content]
     with taps.path.open("rb") as file:
         assert max(len(packet) for _, packet in dpkt.pcap.Reader(file)) > 20_000
 
@@ -261,4 +261,4 @@ async def test_what_editcap_makes_of_our_file_decodes_the_same(tmp_path: Path) -
         assert_what_was_sent(decoded(nodes, tmp_path / kind).observation, nodes)
     both = decoded(nodes, tmp_path / "pcapng", path)
     assert_what_was_sent(both.observation, nodes)
-    assert both.summary["copies_merged"] == both.summary["frames"] / 2
+    assert both.summary.copies_merged == both.summary.frames / 2

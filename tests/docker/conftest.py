@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, ROOT, Project, not_here
+from containers import IMAGE, ROOT, Project
+from needed import not_here
 
 ENGINE = ROOT / "tools" / "docker-engine"
 

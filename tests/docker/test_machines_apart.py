@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from containers import COMPARED, ROOT, command, dpp2, not_here
+from containers import COMPARED, ROOT, command, dpp2
+from needed import not_here
 
 pytestmark = pytest.mark.netns
 

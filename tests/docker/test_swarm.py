@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, Project, command, not_here, rounds_of, wait_for
+from containers import IMAGE, Project, command, rounds_of, wait_for
+from needed import not_here
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dpp2 import Experiment
 from node.cluster import Cluster
 from node.tls import Identity, node_names
-
-yaml = pytest.importorskip("yaml", reason="reads what was written with PyYAML")
 
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., Any]

@@ -6,12 +6,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from dpp2 import Experiment
 from node.cluster import Cluster
-
-yaml = pytest.importorskip("yaml", reason="reads manifests with PyYAML")
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -27,10 +27,9 @@ def stack() -> Any:
 
 
 def test_kubernetes_manifests_keep_to_the_schema(manifests: dict[str, Any]) -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="carries the schema of Kubernetes")
     assert {"Service", "ConfigMap", "StatefulSet", "Job"} <= set(manifests)
     for manifest in manifests.values():
-        validate.validate(manifest, "1.31", strict=True)
+        kubernetes_validate.validate(manifest, "1.31", strict=True)
 
 
 def test_kubernetes_and_compose_run_the_same_experiment(manifests: dict[str, Any], tmp_path: Path) -> None:

@@ -79,7 +79,6 @@ def test_other_executors_are_refused(words: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
     monkeypatch.setattr("studies.parallel._CONNECTING", 1)
     with pytest.raises(BadInput, match="a Dask scheduler that answers"), opened(f"dask:127.0.0.1:{_free_port()}"):
         pass
@@ -87,7 +86,6 @@ def test_a_scheduler_that_does_not_answer_is_bad_input(monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
     jobs = [(seed, str(tmp_path)) for seed in range(1, 13)]
     with _cluster(tmp_path) as (address, workers):
         killed: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -288,12 +289,14 @@ class TestCheck:
         assert "note: experiment: no ε holds" in ended.err
         assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
-    def test_inadmissible_is_an_answer(self, ask: Ask, dpp2: Call) -> None:
-        words = ("check", PAPER_FILE, "--set", "algorithm.beta=0.9")
-        found = ask(*words)
-        assert found["admissible"] is False
+    def test_inadmissible_is_an_answer_and_its_exit_code_says_so(self, dpp2: Call) -> None:
+        words = ("privacy", "check", PAPER_FILE, "--set", "algorithm.beta=0.9")
+        ended = dpp2(*words, "--json")
+        found = json.loads(ended.out)
+        assert (ended.code, ended.err, found["admissible"]) == (1, "", False)
         assert found["reason"].startswith("algorithm.beta = 0.9: expected ")
-        assert dpp2("privacy", *words).out == f"not admissible: {found['reason']}\n"
+        plain = dpp2(*words)
+        assert (plain.code, plain.out) == (1, f"not admissible: {found['reason']}\n")
 
     def test_nothing_but_an_account(self, ask: Ask, tmp_path: Path) -> None:
         """An objective without a known smoothness has no ε, and nothing proves anything about it."""

@@ -11,48 +11,70 @@ import numpy as np
 import pytest
 from conftest import Call
 
-from studies.reproduce.curves import FIGURES, Reproduction, reproduce, write
+from store.files import json_text
+from studies.reproduce.curves import FIG1, Curves, CurveStudy
+from studies.reproduce.study import Claim, Order
 
-FIG1 = FIGURES["fig1"]
+
+def study(*values: float) -> CurveStudy:
+    """Fig. 1 with these decays."""
+    return CurveStudy(replace(FIG1.figure, values=values), rounds=10)
+
+
+def made(one: CurveStudy, *, seeds: int, rounds: int, processes: int = 1) -> tuple[Curves, list[Claim]]:
+    found = one.run(Order(seeds, rounds, f"processes:{processes}"))
+    return found, one.judge(found)
 
 
 def test_long_enough_curves_bear_the_papers_claims_out() -> None:
-    made = reproduce(replace(FIG1, values=(0.0, 0.9, 0.95)), seeds=1, rounds=750, executor="processes:1")
-    assert [claim.held for claim in made.claims] == [True, True]
-    assert made.gaps.shape == (3, 1, 751)
-    assert (made.gaps[:, :, -1] < 1e-12).all()
+    found, claims = made(study(0.0, 0.9, 0.95), seeds=1, rounds=750)
+    assert [claim.held for claim in claims] == [True, True]
+    assert found.gaps.shape == (3, 1, 751)
+    assert (found.gaps[:, :, -1] < 1e-12).all()
 
 
 def test_curves_that_end_too_early_prove_nothing() -> None:
-    made = reproduce(replace(FIG1, values=(0.0, 0.9)), seeds=1, rounds=30, executor="processes:1")
-    assert [claim.held for claim in made.claims] == [False, False]
-    assert "not within 30 rounds" in made.claims[0].evidence
-    assert "not reached" in made.claims[1].evidence
+    _, claims = made(study(0.0, 0.9), seeds=1, rounds=30)
+    assert [claim.held for claim in claims] == [False, False]
+    assert "not within 30 rounds" in claims[0].evidence
+    assert "not reached" in claims[1].evidence
+
+
+def test_a_run_that_diverges_is_said_to_and_the_others_are_shown(tmp_path: Path) -> None:
+    """α = 60 overflows within a few rounds, so its curves end early; α = 0.1 converges."""
+    diverging = CurveStudy(replace(FIG1.figure, keys=("algorithm.alpha",), values=(0.1, 60.0)), rounds=10)
+    found, claims = made(diverging, seeds=2, rounds=400)
+    assert np.isfinite(found.gaps[0]).all()
+    assert np.isinf(found.gaps[1, :, -1]).all()
+    assert not claims[0].held
+    assert claims[0].evidence.endswith(", r = 60 diverged")
+    assert claims[1].evidence.endswith("r = 60: not reached")
+    files = diverging.write(found, tmp_path)
+    assert '"gap": {' in json_text(diverging.document(found, files))
 
 
 def test_processes_do_not_change_the_numbers() -> None:
-    figure = replace(FIG1, values=(0.5, 0.9))
-    one, two = (reproduce(figure, seeds=2, rounds=20, executor=f"processes:{n}").gaps for n in (1, 2))
+    one, two = (made(study(0.5, 0.9), seeds=2, rounds=20, processes=n)[0].gaps for n in (1, 2))
     assert np.array_equal(one, two)
 
 
 def test_an_order_that_is_broken_is_seen() -> None:
     """Larger values that arrive earlier: the claim does not hold."""
-    from studies.reproduce.curves import _orders
-
     falling = np.geomspace(1, 1e-20, 101)
     gaps = np.array([[np.repeat(falling, 2)[:101]], [falling]])
-    assert not _orders(Reproduction(replace(FIG1, values=(0.1, 0.9)), 1, gaps, [])).held
+    one = study(0.1, 0.9)
+    assert not one.judge(Curves(one.figure, 1, gaps))[1].held
 
 
 def test_everything_is_written(tmp_path: Path) -> None:
-    made = reproduce(replace(FIG1, values=(0.5, 0.9)), seeds=2, rounds=10, executor="processes:1")
-    table, picture = write(made, tmp_path)
-    with table.open(newline="") as file:
+    one = study(0.5, 0.9)
+    found, _ = made(one, seeds=2, rounds=10)
+    files = one.write(found, tmp_path)
+    with files["curves"].open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * 11
-    assert float(rows[11 + 5]["gap"]) == made.gaps[0, 1, 5]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert float(rows[11 + 5]["gap"]) == found.gaps[0, 1, 5]
+    assert files["picture"].read_bytes().startswith(b"\x89PNG")
 
 
 def test_command_prints_one_document(tmp_path: Path, dpp2: Call) -> None:

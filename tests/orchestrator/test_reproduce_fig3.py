@@ -10,14 +10,15 @@ import pytest
 
 from dpp2 import Experiment, Simulation
 from studies.reproduce import fig3
-from studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, final_values, judged
+from studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, Fig3Study, final_values, judged
+from studies.reproduce.study import Order
 
 SMALL = {"network.agents": 6, "network.topology": "ring", "run.telemetry": "none"}
 
 
 @pytest.fixture(scope="module")
 def short() -> Fig3:
-    return fig3.reproduce(seeds=1, rounds=3, decays=(0.5,), executor="processes:1")
+    return Fig3Study(decays=(0.5,)).run(Order(seeds=1, rounds=3, executor="processes:1"))
 
 
 def made_up(mean: dict[str, float], log10_epsilon: float = 1.0) -> Fig3:
@@ -75,13 +76,13 @@ def test_the_papers_epsilon_is_astronomical() -> None:
 
 
 def test_every_value_is_written(short: Fig3, tmp_path: Path) -> None:
-    table, picture = fig3.write(short, tmp_path)
-    with table.open(newline="") as file:
+    files = fig3.FIG3.write(short, tmp_path)
+    with files["values"].open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(DATA) * len(METHODS) * len(STARTS)
     assert [float(row["gap"]) for row in rows] == short.values[..., METRICS.index("gap")].ravel().tolist()
     assert short.of("steep", "DPP²", 0, "gap") == pytest.approx([float(rows[0]["gap"])])
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert files["picture"].read_bytes().startswith(b"\x89PNG")
 
 
 def test_flat_data_are_other_data(short: Fig3) -> None:

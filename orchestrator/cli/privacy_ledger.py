@@ -1,0 +1,57 @@
+"""`dpp2 privacy ledger` and `publish`: what agents have spent, and what may be released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpp2 import BadInput
+from dpp2.privacy import Epsilon, Unsupported
+from orchestrator.cli.app import Json, examples
+from orchestrator.cli.privacy import privacy
+from orchestrator.cli.privacy_documents import spoken
+from orchestrator.output import console, print_json, print_notes, print_table
+from orchestrator.publish import publish as publish_run
+from store.ledgers import LedgerFile
+from store.rundir import epsilon_document
+
+
+@privacy.command(epilog=examples("dpp2 privacy ledger runs"))
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
+    json: Json = False,
+) -> None:
+    """What every agent has spent over all its runs, by data set."""
+    file = folder / "ledger.sqlite"
+    if not file.is_file():
+        raise BadInput("FOLDER", str(folder), "a folder with runs and their ledger.sqlite in it")
+    totals = LedgerFile(file).totals()
+    if json:
+        unknown = Unsupported("the paper keeps no ledger")
+        print_json([
+            {"agent": total.agent, "data": total.data, "runs": total.runs, **epsilon_document(total.spent, unknown)}
+            for total in totals
+        ])  # fmt: skip
+        return
+    rows = [(total.agent, total.data[:12], str(total.runs), spoken(total.spent)) for total in totals]
+    print_table(("agent", "data", "runs", "ε over all of them"), rows)
+
+
+@privacy.command(epilog=examples("dpp2 privacy publish runs/paper-1"))
+def publish(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    json: Json = False,
+) -> None:
+    """Release x^K + w^K of a run, and charge every agent's ledger for it."""
+    done = publish_run(run)
+    if json:
+        spent = epsilon_document(done.epsilon, Unsupported("the paper does not speak of publishing"))
+        before = done.before.value if isinstance(done.before, Epsilon) else None
+        released = {"published": done.path, "rounds": done.rounds, "epsilon_before": before}
+        print_json({**released, **spent, "notes": done.notes})
+        return
+    console.print(f"x^{done.rounds} + w^{done.rounds} is in {done.path}")
+    console.print(f"ε of the worst-off agent: {spoken(done.before)} before, {spoken(done.epsilon)} with the release")
+    print_notes(done.notes)

@@ -1,0 +1,21 @@
+"""What the tests of containers read of a node's folder is what the node wrote there. Needs no engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from containers import rounds_of
+
+from node.files import Journal
+
+
+def test_rounds_are_counted_from_the_journal_of_a_node_that_is_running(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "0123"
+    folder.mkdir(parents=True)
+    assert rounds_of(tmp_path) == 0
+    journal = Journal(folder / "journal.bin", ["y", "z"])
+    for round_ in range(3):
+        for phase in ("y", "z")[: 1 if round_ == 2 else 2]:  # z of the last round has not left
+            journal.check(round_, phase, [], b"a row")
+    assert rounds_of(tmp_path) == 2
+    journal.close()

@@ -125,7 +125,7 @@ def run(
     rho: float,
     damping: float = 0.0,
 ) -> History:
-    """The paper's Algorithm 1; with damping τ > 0 the variant of stability.py."""
+    """The paper's Algorithm 1; with damping τ > 0 the variant of modes.py."""
     agents = [Agent(list(x), [0.0] * len(x), [0.0] * len(x)) for x in x0]  # line 2
     history = History()
     _remember_state(history, agents)

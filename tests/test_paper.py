@@ -2,7 +2,7 @@
 
 Each test cites what it checks by the paper's own name: Algorithm 1, its lemmas and theorems, and equations by
 their LaTeX labels ("yk new" … "qk+1 new" are the noisy updates, "xk+1 final" and "qk+1 final" the equivalent form,
-"def G" the matrix G, "def hatWk" the gap, "def parameter" and "range …" the sufficient region). "stability.py" marks
+"def G" the matrix G, "def hatWk" the gap, "def parameter" and "range …" the sufficient region). "modes.py" marks
 what the paper does not say: where its iteration fails, and the damped variant (τ > 0) that repairs it.
 """
 
@@ -164,7 +164,7 @@ def test_q_is_rho_L_d(damping: float) -> None:
 
 @DAMPING
 def test_d_sums_the_noisy_iterates(damping: float) -> None:
-    """From "yk new" and "qk+1 new": d^{k+1} = d^k + x^k + w^k. Damping keeps it (stability.py)."""
+    """From "yk new" and "qk+1 new": d^{k+1} = d^k + x^k + w^k. Damping keeps it (modes.py)."""
     t = some_run(damping)
     assert_close(t.d[1:], t.d[:-1] + t.x[:-1] + t.w)
     assert_close(t.d[1:], np.cumsum(t.x[:-1] + t.w, axis=0))
@@ -285,7 +285,7 @@ def test_theorem_1_running_average_falls_as_1_over_K_without_polyak_lojasiewicz(
     """Theorem 1: (1/K)Σ Ŵ^k = O(1/K). Separable logistic data have no minimiser and violate P-Ł: the gap itself
     falls like a power of k, not linearly, and its running average with slope −1 in log–log.
 
-    (τ = 1: the data are flat in most directions, where τ = 0 damps nothing, see the tests of stability.py.)
+    (τ = 1: the data are flat in most directions, where τ = 0 damps nothing, see the tests of modes.py.)
     """
     table = {"problem__samples": 1, "problem__lambda": 0.0, "problem__smoothness": 1.0}
     gap = gaps(
@@ -404,7 +404,7 @@ def test_sufficient_region_is_not_empty() -> None:
     assert all(c.holds for c in found)
 
 
-# --- stability.py: where the paper's iteration fails, and the damped one -------------------------------------------
+# --- modes.py: where the paper's iteration fails, and the damped one -------------------------------------------
 
 CURVATURES = [-1.0, -1.0, 3.0]  # f_1 = f_2 = −x²/2, f_3 = 3x²/2: the sum x²/2 is smooth and P-Ł
 COUNTEREXAMPLE: dict[str, Any] = {
@@ -429,7 +429,7 @@ COUNTEREXAMPLE: dict[str, Any] = {
 )
 @settings(max_examples=40, deadline=None)
 def test_determinant_on_a_mode(h: float, alpha: float, share: float, rho: float, damping: float, which: int) -> None:
-    """stability.py: on a mode with eigenvalue λ and curvature h one round has determinant 1 − G_λ(h + τρλ) and trace
+    """modes.py: on a mode with eigenvalue λ and curvature h one round has determinant 1 − G_λ(h + τρλ) and trace
     2 − G_λ(h + (1+τ)ρλ)."""
     P = matrix("path", 5)
     values, vectors = np.linalg.eigh(P.toarray())
@@ -448,7 +448,7 @@ def test_determinant_on_a_mode(h: float, alpha: float, share: float, rho: float,
 @given(st.floats(-2, 5), st.floats(0.5, 40), st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.98, 1.02]))
 @settings(max_examples=40, deadline=None)
 def test_stability_of_a_mode(h: float, rho: float, damping: float, load: float) -> None:
-    """stability.py: a mode is stable exactly when h > −τρλ and G_λρλ(1+2τ) + 2G_λh < 4; here λ = 1 and β = α/2."""
+    """modes.py: a mode is stable exactly when h > −τρλ and G_λρλ(1+2τ) + 2G_λh < 4; here λ = 1 and β = α/2."""
     denominator = rho * (1 + 2 * damping) + 2 * h
     if denominator < 0.1 or abs(h + damping * rho) < 1e-2:
         return
@@ -473,14 +473,14 @@ def test_counterexample_diverges_at_the_predicted_rate() -> None:
 
 
 def test_counterexample_needs_x1_to_differ_from_x2() -> None:
-    """stability.py: the growing mode is x_1 = −x_2; started at x_1 = x_2 without noise it is never excited."""
+    """modes.py: the growing mode is x_1 = −x_2; started at x_1 = x_2 without noise it is never excited."""
     section = problem("quadratic", 3, dimension=1, curvature=CURVATURES, spread=0.0)
     t = trace(matrix("complete", 3), section, np.array([[1.0], [1.0], [-2.0]]), 300, **STEPS)
     assert np.abs(t.x[300]).max() < 1e-3
 
 
 def test_counterexample_run_says_what_happened() -> None:
-    """stability.py: the run ends early and names negative curvature and the rate √1.05."""
+    """modes.py: the run ends early and names negative curvature and the rate √1.05."""
     result = run_of(500, **COUNTEREXAMPLE)
     assert result.divergence is not None
     assert result.rounds < 500
@@ -490,7 +490,7 @@ def test_counterexample_run_says_what_happened() -> None:
 
 @pytest.mark.parametrize("damping", [0.2, 1.0])
 def test_counterexample_converges_when_damped(damping: float) -> None:
-    """stability.py: τρλ > −h repairs it; the same messages, a gap that falls linearly to the floor."""
+    """modes.py: τρλ > −h repairs it; the same messages, a gap that falls linearly to the floor."""
     gap = gaps(1500, algorithm__damping=damping, **COUNTEREXAMPLE)
     slope, straight = rate(gap, first=60)
     assert slope < -0.02
@@ -515,7 +515,7 @@ def test_parameters_inside_the_papers_own_region_diverge_as_well() -> None:
 
 @pytest.mark.parametrize("steps", [STEPS, INSIDE])
 def test_damping_makes_the_counterexample_stable_inside_and_outside_the_region(steps: dict[str, float]) -> None:
-    """stability.py: with τ = 1 every eigenvalue but the idle one of consensus q lies inside the unit circle."""
+    """modes.py: with τ = 1 every eigenvalue but the idle one of consensus q lies inside the unit circle."""
     moduli = np.sort(np.abs(np.linalg.eigvals(linear_map(matrix("complete", 3), CURVATURES, 1.0, **steps))))
     assert moduli[-1] == pytest.approx(1, abs=1e-12)
     assert moduli[-2] < 1 - 1e-6

@@ -80,7 +80,7 @@ class Space:
         return np.stack([axis.ravel() for axis in axes], axis=1)
 
     def _largest_damping(self) -> float:
-        """τ at which G_λρλ(1+2τ) + 2G_λh = 4 on the first mode to lose its stability (stability.py)."""
+        """τ at which G_λρλ(1+2τ) + 2G_λh = 4 on the first mode to lose its stability (modes.py)."""
         model = self.response
         G = model.alpha - model.beta * model.eigenvalues[1:]
         load = G * model.rho * model.eigenvalues[1:]

@@ -90,7 +90,8 @@ class RoundClock:
         """On disk, for whoever resumes the run."""
         if self._began is not None:
             self._kept = self._last
-            write_text(self._path, json.dumps({"seconds": self.seconds}))
+            with suppress(OSError):  # a full disk stops nodes that have something to lose, and they say so
+                write_text(self._path, json.dumps({"seconds": self.seconds}))
 
 
 def groups_of(shape: ClusterShape, agents: int, kept: Path) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,3 +210,39 @@ def test_threads_of_a_blocked_network_end_with_it() -> None:
     for thread in threading.enumerate()[before:]:
         thread.join(timeout=5)
     assert threading.active_count() <= before
+
+
+# --- one door -------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_stays_as_it_was_taken() -> None:
+    simulation = Simulation(small())
+    simulation.advance(3)
+    snapshot = simulation.snapshot(since=1)
+    kept = {name: array.copy() for name, array in {**snapshot.state, **snapshot.records}.items()}
+    simulation.advance(3)
+    simulation.result()
+    assert (snapshot.k, snapshot.since, snapshot.diverged) == (3, 1, False)
+    assert len(snapshot.records["y"]) == 2
+    for name, array in {**snapshot.state, **snapshot.records}.items():
+        np.testing.assert_array_equal(array, kept[name], err_msg=name)
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+def test_nobody_else_writes_the_insides_of_a_run() -> None:
+    """A run is left and taken up again by `snapshot` and `restore` alone."""
+    root = Path(__file__).parent.parent.parent
+    paths = [
+        path
+        for room in ("store", "node", "orchestrator", "adversary", "studies")
+        for path in (root / room).rglob("*.py")
+    ]
+    nodes = ((path, node) for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    written = [
+        f"{path.name}: {ast.unparse(node)}"
+        for path, node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+    assert written
+    assert [name for name in written if ".simulation." in name or ": simulation." in name] == []

@@ -62,7 +62,7 @@ class TestJson:
         assert printed["rounds_per_second"] == pytest.approx(8 / printed["seconds"])
 
     def test_diverged(self, tmp_path: Path, dpp2: Call) -> None:
-        """stability.py: exit code 1, the records kept, the document printed, the cause named."""
+        """A run that diverges: exit code 1, the records kept, the document printed, the cause named."""
         ended = dpp2("run", EXPERIMENTS_BY_NAME["counterexample"], "--json", "--out", tmp_path / "run")
         printed = document(ended.out)
         assert (ended.code, ended.err) == (1, "")

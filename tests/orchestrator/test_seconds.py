@@ -114,6 +114,17 @@ def test_the_clock_is_on_disk_while_the_run_goes_on(tmp_path: Path, hours: Hours
     assert RoundClock(tmp_path / "seconds.json", before=0.0).seconds > 15
 
 
+def test_a_full_disk_does_not_stop_the_clock(tmp_path: Path, hours: Hours, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(grpc, "write_text", full)
+    clock = RoundClock(tmp_path / "seconds.json", before=0.0)
+    for hours.now in (0.0, 5.0):
+        clock.hear(drive(True))
+    assert clock.seconds == 5.0
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"seconds": null}', "{"])
 def test_a_clock_that_cannot_be_read_stands_in_nobodys_way(text: str, tmp_path: Path) -> None:
     (tmp_path / "seconds.json").write_text(text)

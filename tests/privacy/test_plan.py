@@ -124,7 +124,7 @@ class TestModel:
         assert response.gap(Candidates(*columns)) == pytest.approx(alone)
 
     def test_equal_eigenvalues_take_the_curvature_that_is_there(self) -> None:
-        """The counterexample of stability.py: on the complete graph the mode (1, −1, 0) has curvature −1 and grows."""
+        """The counterexample of modes.py: on the complete graph the mode (1, −1, 0) has curvature −1 and grows."""
         curvature = np.array([[-1.0], [-1.0], [3.0]])
         response = linearise(
             (ALPHA, BETA, RHO), np.eye(3) - 1 / 3, lambda x: curvature * x, np.zeros(1), np.zeros((3, 1)), 1.0

@@ -38,7 +38,7 @@ def linear(curvature: float, shift: Array) -> Gradient:
 
 
 def simulate(m: Dpp2Releases, gradient: Gradient, x0: Array, w: Array, e: Array, eta: Array, damping: float) -> Run:
-    """stability.py, all agents at once. The other agents have plain convex quadratics."""
+    """modes.py, all agents at once. The other agents have plain convex quadratics."""
     t = 1 + damping
     x, d, q = x0.copy(), np.zeros_like(x0), np.zeros_like(x0)
     ys, zs = [], []

@@ -23,8 +23,9 @@ from adversary.observation import Observation
 from adversary.scoring import Truth, insider
 from adversary.verdicts import Evidence, Verdict, judge
 from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 
@@ -225,7 +226,7 @@ def _rounds(run: Path, observation: Observation | None) -> int:
 def _account(experiment: Experiment) -> Account | Unsupported:
     """The account needs every M_i, and so the objectives; data that have gone since leave no ε."""
     try:
-        return Simulation(experiment, record=False).account
+        return PreparedRun.of(experiment).account()
     except BadInput as refused:
         return Unsupported(f"the objectives cannot be built again ({refused})")
 

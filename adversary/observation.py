@@ -11,7 +11,6 @@ An observation is a file of its own, observation.npz, so that whoever attacks is
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from dpp2.arrays import Array, frozen
 from dpp2.errors import BadInput, one_line
+from store.files import write_npz
 
 Channels = NDArray[np.int64]  # (C, 2): directed pairs (sender, receiver)
 
@@ -88,9 +88,7 @@ class Observation:
             raise BadInput("observation", str(path), f"an intact observation.npz ({one_line(error)})") from None
 
     def save(self, path: Path | str) -> None:
-        """Write observation.npz beside and rename it: under its name there is only ever a complete file."""
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.part")
+        """Write observation.npz."""
         described = {
             "first": np.array(self.first),
             "channels": self.channels,
@@ -98,14 +96,7 @@ class Observation:
             "gaps": np.array(json.dumps(self.gaps)),
             "notes": np.array(json.dumps(self.notes)),
         }
-        try:
-            with beside.open("wb") as file:
-                np.savez(file, **self.phases, P=self.P, **described)  # type: ignore[arg-type]  # its own keyword clashes
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_npz(Path(path), {**self.phases, "P": self.P, **described})
 
     @property
     def shape(self) -> tuple[int, int, int]:

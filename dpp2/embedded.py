@@ -8,7 +8,7 @@ makes a hundred thousand agents affordable. The blocks are the same round progra
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise, repeat
@@ -18,7 +18,8 @@ import numpy as np
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from dpp2.arrays import Array
-from dpp2.metrics import Map
+from dpp2.metrics import Map, measure
+from dpp2.prepared import HostedAgents, PreparedRun
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
@@ -35,6 +36,14 @@ class Block:
     P: Matrix
     state: Any
 
+    @classmethod
+    def of(cls, hosted: HostedAgents) -> Block:
+        """At their starting points."""
+        prepared = hosted.prepared
+        rows = slice(hosted.owned[0], hosted.owned[-1] + 1)
+        program = hosted.program()
+        return cls(rows, program, prepared.P[rows], hosted.start(program))
+
 
 def blocks_of(agents: int, size: int = BLOCK) -> list[range]:
     """Consecutive agents in blocks of nearly equal size, at most `size`; if several, so many that no core idles."""
@@ -44,6 +53,11 @@ def blocks_of(agents: int, size: int = BLOCK) -> list[range]:
         count = min(-(-count // cores) * cores, agents)
     bounds = [agents * n // count for n in range(count + 1)]
     return [range(low, high) for low, high in pairwise(bounds)]
+
+
+def in_blocks(prepared: PreparedRun, size: int = BLOCK) -> list[HostedAgents]:
+    """All agents of a run, block by block."""
+    return [prepared.hosted(owned) for owned in blocks_of(prepared.graph.agents, size)]
 
 
 class Cores:
@@ -75,6 +89,12 @@ class EmbeddedDriver:
             # Blocks are independent within a phase, and NumPy and SciPy let go of the interpreter while they compute.
             self.each = Cores().map
 
+    @classmethod
+    def of(cls, hosted: Sequence[HostedAgents]) -> EmbeddedDriver:
+        """All agents, at their starting points."""
+        agents, dimension = hosted[0].prepared.graph.agents, hosted[0].objective.dimension
+        return cls([Block.of(part) for part in hosted], agents, dimension)
+
     def round(self, k: int, sent: Callable[[str, Array], None]) -> list[Private]:
         """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on."""
         rounds = [block.program.round(block.state, k) for block in self.blocks]
@@ -95,6 +115,16 @@ class EmbeddedDriver:
     def x(self) -> list[Array]:
         return [block.state.x for block in self.blocks]
 
+    @property
+    def smoothness(self) -> float:
+        """M̄, the largest M_i; nan where one is not known."""
+        return float(np.max([block.program.objective.smoothness.max() for block in self.blocks]))
+
+    def evaluate(self) -> list[Private]:
+        """f_i(x_i) and ∇f_i(x_i), block by block, as no round has computed them yet."""
+        evaluated = (block.program.objective(block.state.x) for block in self.blocks)
+        return [Private(values, grad, {}, {}) for values, grad in evaluated]
+
     def quiet(self) -> EmbeddedDriver:
         """A copy at the same state that goes on without noise."""
         blocks = [replace(block, program=block.program.quiet()) for block in self.blocks]
@@ -109,10 +139,32 @@ class EmbeddedDriver:
         names = [field.name for field in fields(self.blocks[0].state)]
         return {name: np.concatenate([getattr(block.state, name) for block in self.blocks]) for name in names}
 
-    def restore(self, state: dict[str, Array]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         for block in self.blocks:
             rows = {name: array[block.rows].copy() for name, array in state.items()}
             block.state = type(block.state)(**rows)
+
+
+class QuietRun:
+    """A driver that goes on without noise from where another one stands, which itself stays there."""
+
+    def __init__(self, driver: EmbeddedDriver, k: int) -> None:
+        self._driver, self._k = driver.quiet(), k
+
+    @property
+    def x(self) -> Array:
+        return np.concatenate(self._driver.x)
+
+    def gaps(self, rounds: int) -> Array:
+        """The gaps of so many further rounds."""
+        found = np.empty(rounds)
+        for step in range(rounds):
+            x = self._driver.x
+            private = self._driver.round(self._k + step, lambda phase, rows: None)
+            consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
+            found[step] = consensus + stationarity
+        self._k += rounds
+        return found
 
 
 def _answer(block: Block, round_: Round, rows: Array) -> Broadcast | Private:

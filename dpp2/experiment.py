@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ from dpp2.algorithms.base import AlgorithmSection, NoiseSection
 from dpp2.errors import BadInput, UnknownName
 from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
+from dpp2.problems.base import Objective
 from dpp2.schema import Registry, Section, Table, parse_kind, parse_section
 from dpp2.topology import TOPOLOGIES, NetworkSection
 
@@ -33,6 +34,10 @@ _KINDS: Mapping[str, tuple[str, Registry[Any]]] = {"network": ("topology", TOPOL
 _NO_FILE = ("normal", "zero")  # starting points that are drawn or nothing
 # Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
 _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
+
+
+# How rounds can be carried out. Each is a module of this name in orchestrator/transports.
+TRANSPORTS = ("embedded", "grpc")
 
 
 class RunSection(Section):
@@ -46,7 +51,11 @@ class RunSection(Section):
         description='a whole number ≥ 0, or "os" for secrets from the operating system',
         union_mode="left_to_right",
     )
-    transport: Literal["embedded", "grpc"] = Field("embedded", description='"embedded" or "grpc"')
+    transport: str = Field(
+        TRANSPORTS[0],
+        pattern=f"^({'|'.join(TRANSPORTS)})$",
+        description=" or ".join(f'"{name}"' for name in TRANSPORTS),
+    )
     telemetry: Literal["full", "none"] = Field("full", description='"full" (records x, grad, w, e) or "none"')
     start: str = Field("normal", min_length=1, description='"normal", "zero" or the path of a file with x⁰')
 
@@ -120,6 +129,15 @@ class Experiment:
         section, _, key = name.partition(".")
         changed: Any = getattr(self, section).updated(**{key: value})
         return replace(self, **{section: changed})
+
+    def objective(self, owned: Sequence[int] | None = None) -> Objective:
+        """The f_i of these agents (none named: of all) as they are run, with the feature bound where there is one.
+
+        Of a resolved experiment. Everybody who needs an objective takes it from here.
+        """
+        agents, bound = self.network.agents, self.privacy.feature_bound
+        problem = self.problem if bound is None else self.problem.bounded(bound)
+        return problem.objective(range(agents) if owned is None else owned, agents)
 
     def tables(self) -> Tables:
         """The experiment as TOML tables."""

@@ -1,27 +1,33 @@
-"""Everything a run needs before its first round, built and checked from an experiment."""
+"""From an experiment to agents that can run: the one place where objectives, keys and starting points are put together.
+
+`PreparedRun` is the public part: resolved, and admissible. `HostedAgents` is what belongs to the agents of one block of
+an embedded run, or of one node: the same lines for both, so that both compute the same and refuse the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpp2 import keys as keyed
-from dpp2.algorithms.base import AgentContext
+from dpp2.algorithms.base import AgentContext, Program
 from dpp2.arrays import Array
-from dpp2.embedded import Block, EmbeddedDriver, blocks_of
 from dpp2.errors import BadInput, one_line
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys
-from dpp2.problems.base import START, agent_rng
+from dpp2.privacy.account import Account
+from dpp2.problems.base import START, Objective, agent_rng
+from dpp2.theory import Condition
 from dpp2.topology import Graph
-from dpp2.weights import Spectrum, check_weights, spectrum, weight_matrix
+from dpp2.weights import Spectrum, check_weights, edge_weights, laplacian, sparse_laplacian, spectrum
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
@@ -31,8 +37,8 @@ if TYPE_CHECKING:
 class Secrets:
     """The long-lived keys that a run's keys derive from, and the run's id."""
 
-    agent: bytes
-    eta: bytes
+    agent: bytes | Mapping[int, bytes] = field(repr=False)  # one key for all agents here, or one for each
+    eta: bytes = field(repr=False)
     run_id: str
 
     @classmethod
@@ -40,80 +46,134 @@ class Secrets:
         """With `run.seed` everything follows from the seed and the digest; without, from the operating system."""
         if isinstance(experiment.run.seed, str):
             return cls(keyed.fresh_key(), keyed.fresh_key(), keyed.fresh_key().hex()[:32])
-        seed = keyed.seed_key(experiment.run.seed)
-        return cls(keyed.derive(seed, "agent"), keyed.derive(seed, "eta"), experiment.digest[:32])
+        return cls(*seeded_keys(experiment.run.seed), experiment.digest[:32])
+
+    def agent_keys(self, owned: Sequence[int]) -> list[bytes]:
+        """The key of each of these agents."""
+        key = self.agent
+        return [key] * len(owned) if isinstance(key, bytes) else [key[agent] for agent in owned]
+
+
+def seeded_keys(seed: int) -> tuple[bytes, bytes]:
+    """The key of all agents, and the η key."""
+    key = keyed.seed_key(seed)
+    return keyed.derive(key, "agent"), keyed.derive(key, "eta")
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedRun:
-    """A resolved, admissible experiment: its graph, its weights, its secrets."""
+    """A resolved, admissible experiment: its graph, its weights, its secrets. It holds no agent's data."""
 
     experiment: Experiment
     secrets: Secrets
     graph: Graph
-    P: Matrix
+    edge_weights: Array
     spectrum: Spectrum
 
     @classmethod
     def of(cls, experiment: Experiment, secrets: Secrets | None = None) -> PreparedRun:
         """Resolve and check; whatever is not admissible is refused here, before anything is computed or written."""
-        experiment = experiment.resolve()
+        return cls.resolved(experiment.resolve(), secrets)
+
+    @classmethod
+    def resolved(cls, experiment: Experiment, secrets: Secrets | None = None) -> PreparedRun:
+        """The same of an experiment that has been resolved: a node need not draw its graph twice."""
         graph = experiment.network.graph()
-        P = weight_matrix(graph, experiment.network.weights)
+        weights = edge_weights(graph, experiment.network.weights)
+        P = laplacian(graph, weights)
         eigenvalues = spectrum(P)
         check_weights(P, eigenvalues)
         experiment.algorithm.check(eigenvalues, experiment.run.rounds)
-        return cls(experiment, secrets or Secrets.of(experiment), graph, P, eigenvalues)
+        return cls(experiment, secrets or Secrets.of(experiment), graph, weights, eigenvalues)
 
-    def driver(self, block: int) -> EmbeddedDriver:
-        """All agents, hosted in blocks of at most `block`, at their starting points."""
-        hosted = [self._block(owned) for owned in blocks_of(self.graph.agents, block)]
-        dimension = hosted[0].program.objective.dimension
-        starts = self.starts(dimension)
-        for part in hosted:
-            part.state = part.program.start(starts[part.rows])
-        return EmbeddedDriver(hosted, self.graph.agents, dimension)
+    @cached_property
+    def P(self) -> Matrix:
+        """The weight matrix. Sparse, and made when it is asked for: a node needs its own rows only."""
+        return sparse_laplacian(self.graph, self.edge_weights)
 
-    def starts(self, dimension: int) -> Array:
-        """x⁰ of all agents."""
+    @property
+    def run_id(self) -> str:
+        return self.secrets.run_id
+
+    def objective(self, owned: Sequence[int] | None = None) -> Objective:
+        """The f_i of these agents (none named: of all) as they are run."""
+        return self.experiment.objective(owned)
+
+    def run_keys(self, owned: Sequence[int]) -> RunKeys:
+        """The keys of this run for these agents."""
+        experiment, secrets = self.experiment, self.secrets
+        data = [experiment.problem.data_digest(agent) for agent in owned]
+        return RunKeys.of(secrets.agent_keys(owned), secrets.eta, secrets.run_id, experiment.digest, data)
+
+    def starts(self, dimension: int, owned: Sequence[int] | None = None) -> Array:
+        """x⁰ of these agents (none named: of all): standard normal, zero, or a file's."""
+        run, agents = self.experiment.run, range(self.graph.agents) if owned is None else owned
+        if run.start == "zero":
+            return np.zeros((len(agents), dimension))
+        if run.start == "normal":
+            pairs = zip(self._start_seeds(agents), agents, strict=False)
+            return np.stack([agent_rng(seed, START, agent).standard_normal(dimension) for seed, agent in pairs])
+        return np.asarray(_read_start(Path(run.start), self.graph.agents, dimension)[np.asarray(agents)])
+
+    def _start_seeds(self, owned: Sequence[int]) -> Iterable[int]:
+        """The run's seed for everybody, or one from the secret key of each agent."""
+        seed, secrets = self.experiment.run.seed, self.secrets
+        if isinstance(seed, int):
+            return repeat(seed)
+        return (int.from_bytes(keyed.derive(key, "start", secrets.run_id)) for key in secrets.agent_keys(owned))
+
+    def hosted(self, owned: Sequence[int]) -> HostedAgents:
+        """These agents, with their objectives."""
+        return HostedAgents(self, owned, self.objective(owned))
+
+    def conditions(self, smoothness: float) -> list[Condition]:
+        """Sufficient conditions that the algorithm declares, with M̄ = `smoothness`; none where M̄ is not known."""
+        known = np.isfinite([smoothness, self.spectrum.connectivity]).all()
+        return self.experiment.algorithm.conditions(smoothness, self.spectrum) if known else []
+
+    def account(self, objective: Objective | None = None) -> Account:
+        """What the run costs its agents. Every M_i enters, so this takes the objective of all agents."""
         everybody = range(self.graph.agents)
-        keys = [self.secrets.agent] * len(everybody)
-        return starting_points(self.experiment, everybody, dimension, keys, self.secrets.run_id)
+        return account_of([HostedAgents(self, everybody, objective or self.objective())])
+
+
+@dataclass(frozen=True, eq=False)
+class HostedAgents:
+    """Agents that are run together: a block of an embedded run, or what one node hosts. Their data are read."""
+
+    prepared: PreparedRun
+    owned: Sequence[int]
+    objective: Objective
+
+    def with_secrets(self, secrets: Secrets) -> HostedAgents:
+        """The same agents in the run that these secrets belong to."""
+        return replace(self, prepared=replace(self.prepared, secrets=secrets))
+
+    def program(self) -> Program:
+        """The round program with the keys of the run."""
+        experiment, agents = self.prepared.experiment, self.prepared.graph.agents
+        context = AgentContext(self.owned, agents, self.objective, self.prepared.run_keys(self.owned))
+        return experiment.algorithm.program(context, experiment.noise)
+
+    def start(self, program: Program) -> Any:
+        """The state before round 0."""
+        return program.start(self.prepared.starts(self.objective.dimension, self.owned))
 
     def data_identity(self, agent: int) -> str:
         """What an agent's ledger is kept under: its data, by content where they come from outside."""
-        return hashlib.sha256(self.experiment.problem.data_identity(agent, self.graph.agents)).hexdigest()
-
-    def run_keys(self, owned: Sequence[int]) -> RunKeys:
-        """The keys of this run for these agents, which in one process all have the same secret."""
-        experiment, secrets = self.experiment, self.secrets
-        data = [experiment.problem.data_digest(agent) for agent in owned]
-        keys = [secrets.agent] * len(owned)
-        return RunKeys.of(keys, secrets.eta, secrets.run_id, experiment.digest, data)
-
-    def _block(self, owned: range) -> Block:
-        experiment, agents, bound = self.experiment, self.graph.agents, self.experiment.privacy.feature_bound
-        problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
-        context = AgentContext(owned, agents, problem.objective(owned, agents), self.run_keys(owned))
-        program = experiment.algorithm.program(context, experiment.noise)
-        rows = slice(owned.start, owned.stop)
-        return Block(rows, program, self.P[rows], state=None)
+        problem, agents = self.prepared.experiment.problem, self.prepared.graph.agents
+        return hashlib.sha256(problem.data_identity(agent, agents)).hexdigest()
 
 
-def starting_points(
-    experiment: Experiment, owned: Sequence[int], dimension: int, keys: Sequence[bytes], run_id: str
-) -> Array:
-    """x⁰ of the owned agents: standard normal (from the seed, or else their secret keys), zero, or a file's."""
-    start = experiment.run.start
-    if start == "zero":
-        return np.zeros((len(owned), dimension))
-    if start == "normal":
-        seed = experiment.run.seed
-        secret = (int.from_bytes(keyed.derive(key, "start", run_id)) for key in keys)
-        seeds = secret if isinstance(seed, str) else repeat(seed)
-        drawn = [agent_rng(s, START, agent).standard_normal(dimension) for s, agent in zip(seeds, owned, strict=False)]
-        return np.stack(drawn)
-    return np.asarray(_read_start(Path(start), experiment.network.agents, dimension)[np.asarray(owned)])
+def account_of(hosted: Sequence[HostedAgents]) -> Account:
+    """The account of these agents. Of others nothing is known here but what the experiment says."""
+    prepared = hosted[0].prepared
+    smoothness = np.zeros(prepared.graph.agents)
+    for part in hosted:
+        smoothness[np.asarray(part.owned)] = part.objective.smoothness
+    account = Account.of(prepared.experiment, smoothness, hosted[0].objective.dimension)
+    own = [agent for part in hosted for agent in part.owned] if account.mechanisms else ()
+    return replace(account, mechanisms=tuple(account.mechanisms[agent] for agent in own))
 
 
 def _read_start(path: Path, agents: int, dimension: int) -> Array:

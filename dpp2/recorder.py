@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy as np
 from dpp2.algorithms.base import AlgorithmSection, Private
 from dpp2.arrays import Array
 from dpp2.metrics import COLUMNS, Map, measure
+from dpp2.prepared import PreparedRun
+from dpp2.privacy import Unsupported
+from dpp2.privacy.account import Account
 from dpp2.records import Records
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Recorder:
         truth: bool,
         observation: bool,
     ) -> None:
+        """`epsilon` is spent before each of the rounds 0 … K."""
         self.rounds = shape[0]
         self.bytes_per_round = bytes_per_round
         sent = section.phases if observation else ()
@@ -49,6 +53,16 @@ class Recorder:
         self._epsilon = epsilon
         self._table = np.zeros((self.rounds + 1, len(COLUMNS)))
         self.columns = dict(zip(COLUMNS, self._table.T, strict=True))
+
+    @classmethod
+    def of(cls, prepared: PreparedRun, account: Account, dimension: int, *, record: bool = True) -> Recorder:
+        """For all rounds of a run; the truth is kept where telemetry asks for it."""
+        run, section, graph = prepared.experiment.run, prepared.experiment.algorithm, prepared.graph
+        bytes_per_round = section.round_bytes(graph.degrees, dimension)
+        truth = record and run.telemetry == "full"
+        spent = _epsilon_column(account, run.rounds)
+        shape = (run.rounds, graph.agents, dimension)
+        return cls(section, shape, bytes_per_round, spent, truth=truth, observation=record)
 
     def record_sent(self, k: int, phase: str, rows: Array) -> None:
         """A phase of round k, as every channel carried it."""
@@ -101,12 +115,33 @@ class Recorder:
         return Records({name: array[:k] for name, array in (self.private_arrays | self.scalars).items()})
 
     def slice(self, first: int, last: int) -> dict[str, Array]:
-        """Everything recorded in rounds first … last−1, for a checkpoint."""
+        """Everything recorded in rounds first … last−1, for a snapshot."""
         arrays = self.sent_arrays | self.private_arrays | self.scalars
         metrics = {f"metrics.{name}": column for name, column in self.columns.items()}
         return {name: array[first:last] for name, array in (arrays | metrics).items()}
 
-    def restore(self, first: int, records: dict[str, Array]) -> None:
-        """Put back what `slice` gave."""
-        for name, array in self.slice(first, first + len(records["metrics.round"])).items():
-            array[...] = records[name]
+    def restore(self, k: int, records: Mapping[str, Array]) -> None:
+        """Put back what `slice` gave of rounds 0 … k−1; nodes have written down f_i(x_i) instead of metrics."""
+        measured = "metrics.gap" in records
+        for name, array in self.slice(0, k).items():
+            if measured or not name.startswith("metrics."):
+                array[...] = records[name]
+        if not measured:
+            self._measure(k, records.get("values"))
+
+    def _measure(self, rounds: int, values: Array | None) -> None:
+        """Metrics of recorded rounds, where x and the gradients are on record."""
+        if values is None or not self.private_arrays:
+            self.record_unmeasured(0, rounds)
+            return
+        x, grad = self.private_arrays["x"], self.private_arrays["grad"]
+        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged
+            for k in range(rounds):
+                self.record_metrics(k, [x[k]], [Private(values[k], grad[k], {}, {})])
+
+
+def _epsilon_column(account: Account, rounds: int) -> Array:
+    """ε before each of the rounds 0 … K: nothing at x⁰; inf beyond float64, nan without an account."""
+    curve = account.curve(rounds)
+    spent = np.full(rounds, np.nan) if isinstance(curve, Unsupported) else curve.values
+    return np.concatenate([[0.0], spent])

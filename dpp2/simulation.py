@@ -7,24 +7,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpp2.algorithms.base import Private
+from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
-from dpp2.embedded import BLOCK
+from dpp2.budget import RunBudget
+from dpp2.embedded import BLOCK, EmbeddedDriver, QuietRun, in_blocks
 from dpp2.experiment import Experiment
-from dpp2.metrics import measure
-from dpp2.prepared import PreparedRun, Secrets
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.privacy.ledger import Allowance
 from dpp2.recorder import Recorder
 from dpp2.records import Records
 from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, DivergenceDetector
 from dpp2.theory import Condition
+
+if TYPE_CHECKING:
+    from dpp2.weights import Matrix
 
 
 @dataclass(frozen=True)
@@ -81,54 +86,58 @@ def run(experiment: Experiment | None = None, *, record: bool = True) -> Result:
     return simulation.result()
 
 
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Where a run stands after `k` rounds, and what was recorded in the rounds since … k−1."""
+
+    k: int
+    since: int
+    digest: str  # of the experiment
+    seconds: float
+    diverged: bool
+    state: Mapping[str, Array]  # every state variable over all agents
+    watched: Mapping[str, Array]  # what the detector of divergence remembers
+    records: Mapping[str, Array]
+
+
 class Simulation:
-    """An embedded run that can be advanced in pieces."""
+    """An embedded run that can be advanced in pieces, and that goes on from any snapshot of itself."""
 
     def __init__(
         self,
-        experiment: Experiment,
+        experiment: Experiment | PreparedRun,
         *,
         record: bool = True,
-        secrets: Secrets | None = None,
         ledgers: Sequence[Ledger] | None = None,
         block: int = BLOCK,
     ) -> None:
         """`ledgers`, one per agent, hold what earlier runs spent on the same data (none: nothing)."""
-        self.prepared = PreparedRun.of(experiment, secrets)
+        self.prepared = experiment if isinstance(experiment, PreparedRun) else PreparedRun.of(experiment)
         self.experiment = self.prepared.experiment
-        self.driver = self.prepared.driver(block)
-        section, graph = self.experiment.algorithm, self.prepared.graph
-        shape = (self.experiment.run.rounds, graph.agents, self.driver.dimension)
-        bytes_per_round = section.round_bytes(graph.degrees, self.driver.dimension)
-        truth = record and self.experiment.run.telemetry == "full"
-        smoothness = np.concatenate([block.program.objective.smoothness for block in self.driver.blocks])
-        self.account = Account.of(self.experiment, smoothness, self.driver.dimension)
-        self.bound = float(smoothness.max())
-        self.k = 0
-        self.allow(ledgers if ledgers is not None else self.fresh_ledgers() if self.account.budget else [])
-        spent = epsilon_column(self.account, shape[0])
-        self.recorder = Recorder(section, shape, bytes_per_round, spent, truth=truth, observation=record)
-        self.detector = DivergenceDetector(
-            partial(section.instability, self.driver.gradient, self.prepared.P), self.continued
-        )
-        self.seconds = 0.0
+        hosted = in_blocks(self.prepared, block)
+        self.budget = RunBudget(hosted, self.run_id)
+        unspent = self.budget.fresh_ledgers() if self.account.budget else []
+        self.budget.allow(unspent if ledgers is None else ledgers)
+        self.driver = EmbeddedDriver.of(hosted)
+        self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record)
+        self.detector = DivergenceDetector(_Watched(self.experiment.algorithm, self.driver, self.prepared.P))
+        self.k, self.seconds = 0, 0.0
 
     @property
     def run_id(self) -> str:
-        return self.prepared.secrets.run_id
+        return self.prepared.run_id
+
+    @property
+    def account(self) -> Account:
+        return self.budget.account
+
+    @property
+    def allowance(self) -> Allowance:
+        return self.budget.allowance
 
     @property
     def divergence(self) -> Divergence | None:
         return self.detector.divergence
-
-    def fresh_ledgers(self) -> list[Ledger]:
-        """One empty ledger per agent; none where no account is kept."""
-        return [Ledger(str(i), self.prepared.data_identity(i)) for i in range(len(self.account.mechanisms))]
-
-    def allow(self, ledgers: Sequence[Ledger]) -> None:
-        """Set how far the budget lets this run go: it stops before the round that would exceed it."""
-        run_id, wanted = self.run_id, self.experiment.run.rounds
-        self.allowance = self.account.allowance(ledgers, run_id, wanted, resumed_at=self.k)
 
     @property
     def remaining(self) -> int:
@@ -144,10 +153,13 @@ class Simulation:
         """Run up to this many further rounds, fewer if the run ends or diverges."""
         began = time.perf_counter()
         last = self.k + min(rounds, self.remaining)
-        with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
-            while self.k < last and not self.divergence:
-                self._round(self.k)
-        self.seconds += time.perf_counter() - began
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
+                while self.k < last and not self.divergence:
+                    self._round(self.k)
+        finally:
+            self.budget.k = self.k
+            self.seconds += time.perf_counter() - began
 
     def _round(self, k: int) -> None:
         # A function of its own, so that what a round kept private is let go before the next one begins.
@@ -159,22 +171,33 @@ class Simulation:
         if k % WATCH_EVERY == 0 or not gap < HOPELESS:
             self.detector.check(self.recorder.columns["gap"], k, x)
 
-    def continued(self, k: int, rounds: int) -> Array:
-        """Gaps of `rounds` rounds on trial, from round k on and without noise; the run itself stays where it is."""
-        driver, gaps = self.driver.quiet(), np.empty(rounds)
-        for step in range(rounds):
-            x = driver.x
-            private = driver.round(k + step, lambda phase, rows: None)
-            consensus, stationarity, _ = measure(x, [p.values for p in private], [p.grad for p in private])
-            gaps[step] = consensus + stationarity
-        return gaps
+    def snapshot(self, since: int = 0) -> Snapshot:
+        """Where the run stands, with the records of rounds `since` … k−1."""
+        return Snapshot(
+            k=self.k,
+            since=since,
+            digest=self.experiment.digest,
+            seconds=self.seconds,
+            diverged=self.divergence is not None,
+            state=Records(self.driver.state()),
+            watched=Records(self.detector.state()),
+            records=Records(self.recorder.slice(since, self.k)),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Stand where a snapshot was taken: of this run, or of nodes that have run it. It has all records."""
+        self.driver.restore(snapshot.state)
+        if snapshot.watched:
+            self.detector.restore(snapshot.watched)
+        self.recorder.restore(snapshot.k, snapshot.records)
+        self.k = self.budget.k = snapshot.k
+        self.seconds = snapshot.seconds
 
     def result(self) -> Result:
         """The result so far. The gap at the last x takes one more gradient, which no round has paid for."""
         x = self.driver.x
         with np.errstate(over="ignore", invalid="ignore"):
-            evaluated = [block.program.objective(block.state.x) for block in self.driver.blocks]
-            self.recorder.record_metrics(self.k, x, [Private(f, grad, {}, {}) for f, grad in evaluated])
+            self.recorder.record_metrics(self.k, x, self.driver.evaluate())
             if not self.divergence:
                 self.detector.check(self.recorder.columns["gap"], self.k, x)
         mean = np.concatenate(x).mean(axis=0)
@@ -186,27 +209,32 @@ class Simulation:
             observation=self.recorder.observation(self.k, self.prepared.P),
             truth=self.recorder.truth(self.k),
             divergence=self.divergence,
-            conditions=self.conditions(),
+            conditions=self.prepared.conditions(self.driver.smoothness),
             report=self.experiment.problem.report(mean) if np.isfinite(mean).all() else {},
-            privacy=self.privacy(),
+            privacy=self._privacy(),
             seconds=self.seconds,
         )
 
-    def privacy(self) -> PrivacyReport:
+    def _privacy(self) -> PrivacyReport:
         """The account of the rounds that were run."""
         stopped = self.allowance.reason if self.k == self.allowance.rounds else None
         spent, claimed = self.account.epsilon(self.k), self.account.paper_epsilon(self.k)
         return PrivacyReport(spent, claimed, stopped, self.account.notes)
 
-    def conditions(self) -> list[Condition]:
-        """Sufficient conditions that the algorithm declares; none where M̄ is not known."""
-        section, eigenvalues = self.experiment.algorithm, self.prepared.spectrum
-        known = np.isfinite([self.bound, eigenvalues.connectivity]).all()
-        return section.conditions(self.bound, eigenvalues) if known else []
 
+@dataclass(frozen=True, eq=False)
+class _Watched:
+    """What the detector of divergence asks of an embedded run."""
 
-def epsilon_column(account: Account, rounds: int) -> Array:
-    """ε before each of the rounds 0 … K: nothing at x⁰; inf beyond float64, nan without an account."""
-    curve = account.curve(rounds)
-    spent = np.full(rounds, np.nan) if isinstance(curve, Unsupported) else curve.values
-    return np.concatenate([[0.0], spent])
+    section: AlgorithmSection
+    driver: EmbeddedDriver
+    P: Matrix
+
+    def trial(self, k: int) -> QuietRun:
+        return QuietRun(self.driver, k)
+
+    def spectral_radius(self, x: Array) -> float:
+        return self.section.spectral_radius(self.driver.gradient, self.P, x)
+
+    def instability(self, x: Array, k: int) -> Divergence | None:
+        return self.section.instability(self.driver.gradient, self.P, x, k)

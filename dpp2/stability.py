@@ -1,35 +1,33 @@
-"""Is a growing gap divergence, and which kind? The linearised iteration answers both (mode analysis of DPP²).
+"""Is a growing gap divergence, or noise? Knows nothing of any algorithm: it watches gaps and asks for a trial.
 
-With Hessians H of the f_i at the current x, G = αI − βL and t = 1 + τ, one noise-free round maps
-    x ← x − G(Hx + q + tρLx),    q ← q + ρLx.
-On a mode with eigenvalue λ of L and curvature h its determinant is 1 − G_λ(h + τρλ): it grows when h < −τρλ (negative
-curvature, whatever the step) or when G_λρλ(1+2τ) + 2G_λh > 4 (step too large). Where the h_i differ the modes couple:
-power iteration, on disagreement and on agreement separately, finds what wins, and its Rayleigh quotients stand for
-(h, λ). Iterating to the spectral radius itself is hopeless near convergence, where hundreds of eigenvalues crowd just
-inside the unit circle.
+A rising gap only raises the suspicion. What convicts is that the run, continued on trial without any noise, goes on
+growing; curvature at one point would not do, since a nonconvex run passes through negative curvature and recovers.
+A trial that neither doubles nor falls to a tenth is continued: growth by 0.05 % a round is divergence, too. It may
+become as long as the run has been so far, so that it never costs more; that is enough, because growth that has lifted
+the gap tenfold in k rounds doubles it in k/2 more. Where the algorithm's spectral radius at the end of the trial is
+known, it says whether to go on at all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from dpp2.arrays import Array
 
-if TYPE_CHECKING:
-    from dpp2.weights import Matrix
-
 Gradient = Callable[[Array], Array]
-Step = Callable[[Array, Array, Array], tuple[Array, Array]]  # (v, q, Hv) → the next (v, q)
 
-_STEPS = 200  # of power iteration; the first half lets transients die, the second is measured
 WATCH_EVERY = 25  # rounds between looks
-_TRIAL = 200  # rounds without noise that settle a suspicion
-_SUSPICIOUS = 10.0  # times the gap at x⁰
 HOPELESS = 1e100  # a gap that no noise of a sane experiment reaches
+_TRIAL = 200  # rounds without noise that settle most suspicions
+_SUSPICIOUS = 10.0  # times the gap at x⁰
+_FALLEN = 0.1  # of the gap in the first half of a trial: more than any oscillation takes away
+_UNSTABLE = 1 + 1e-5  # a spectral radius above is no rounding: a Hessian by differences has six digits
+_LONGEST = 20_000  # rounds of a trial that a radius calls for, where the run itself has not been that long
 
 
 @dataclass(frozen=True)
@@ -42,38 +40,34 @@ class Divergence:
     explanation: str
 
 
-@dataclass(frozen=True)
-class Mode:
-    """A mode of the linearised iteration, by its Rayleigh quotients."""
+class Trial(Protocol):
+    """A run that goes on without noise; the one that is watched stays where it is."""
 
-    curvature: float  # h = vᵀHv/vᵀv
-    eigenvalue: float  # λ = vᵀPv/vᵀv: 0 on consensus, up to λ_max on disagreement
-    consensus: bool = False  # whether most of it is agreement
+    @property
+    def x(self) -> Array: ...
 
-    def growth(self, alpha: float, beta: float, rho: float, damping: float) -> float:
-        """Spectral radius of the 2×2 map on (x, q) of this mode; on consensus there is no q."""
-        h, lam = self.curvature, self.eigenvalue
-        if self.consensus:
-            return abs(1 - alpha * h)
-        G = alpha - beta * lam
-        if not np.isfinite([h, lam]).all():
-            return float("nan")
-        step = np.array([[1 - G * (h + (1 + damping) * rho * lam), -G], [rho * lam, 1]])
-        return float(np.abs(np.linalg.eigvals(step)).max())
+    def gaps(self, rounds: int) -> Array:
+        """The gaps of so many further rounds."""
+
+
+class Watched(Protocol):
+    """What the detector asks of a run."""
+
+    def trial(self, k: int) -> Trial:
+        """From round k on."""
+
+    def spectral_radius(self, x: Array) -> float:
+        """Of the noise-free iteration linearised at x; nan where it is not known."""
+
+    def instability(self, x: Array, k: int) -> Divergence | None:
+        """Why a run that diverges does so, as seen at x."""
 
 
 class DivergenceDetector:
-    """Tells divergence from the rise that noise alone drives (by orders of magnitude, where it starts large).
+    """Tells divergence from the rise that noise alone drives (by orders of magnitude, where it starts large)."""
 
-    A rising gap only raises the suspicion. What convicts is that the run, continued on trial without any noise, goes on
-    growing; curvature at one point would not do, since a nonconvex run passes through negative curvature and recovers.
-    """
-
-    def __init__(
-        self, instability: Callable[[Array, int], Divergence | None], continued: Callable[[int, int], Array]
-    ) -> None:
-        self._instability = instability
-        self._continued = continued
+    def __init__(self, run: Watched) -> None:
+        self._run = run
         self._start: Array | None = None
         self._cleared = 0.0  # a rise up to here has been looked into and was noise
         self.divergence: Divergence | None = None
@@ -85,9 +79,9 @@ class DivergenceDetector:
         gap, before = gaps[k], gaps[max(k - WATCH_EVERY, 0)]
         broken = not gap < HOPELESS  # nan is broken, too
         rising = gap > max(_SUSPICIOUS * gaps[0], 2 * self._cleared, before)
-        if broken or (rising and _grows(self._continued(k + 1, _TRIAL))):
+        if broken or (rising and self._goes_on_growing(k)):
             unknown = Divergence(k, float("nan"), "unexplained", "the gap grows without bound")
-            self.divergence = self._instability(self._sane(np.concatenate(x)), k) or unknown
+            self.divergence = self._run.instability(self._sane(np.concatenate(x)), k) or unknown
         elif rising:
             self._cleared = gap
 
@@ -99,6 +93,17 @@ class DivergenceDetector:
     def restore(self, state: Mapping[str, Array]) -> None:
         self._start = state["watch.start"] if len(state["watch.start"]) else None
         self._cleared = float(state["watch.cleared"])
+
+    def _goes_on_growing(self, k: int) -> bool:
+        trial = self._run.trial(k + 1)
+        gaps = trial.gaps(_TRIAL)
+        if _grows(gaps):
+            return True
+        longest = 0 if _change(gaps) < _FALLEN else _patience(self._run.spectral_radius(trial.x), k)
+        while len(gaps) < longest and _FALLEN < _change(gaps) <= 2:
+            gaps = np.concatenate([gaps, trial.gaps(min(len(gaps), longest - len(gaps)))])
+        # A run that leaves a saddle grows for a while as well, but not for ever: in the end it is stable.
+        return len(gaps) > _TRIAL and not _change(gaps) <= 2 and not self._run.spectral_radius(trial.x) <= _UNSTABLE
 
     def _sane(self, x: Array) -> Array:
         """Where to linearise: at x, unless nothing is left of it; then where the run began."""
@@ -112,79 +117,14 @@ def _grows(gaps: Array) -> bool:
     return not last <= 2 * first  # nan grows, too
 
 
-def fastest_mode(
-    x: Array, gradient: Gradient, P: Matrix, alpha: float, beta: float, rho: float, damping: float
-) -> Mode:
-    """Whichever grows faster at x: the leading mode among disagreements, or that of the agreed point itself."""
-    at_x, reach = gradient(x), float(np.abs(x).max())
-
-    def curve(v: Array) -> Array:
-        h = 1e-6 * (1.0 + reach) / float(np.abs(v).max())  # Hv by differences; exact for quadratics up to rounding
-        return (gradient(x + h * v) - at_x) / h
-
-    def disagree(v: Array, q: Array, Hv: Array) -> tuple[Array, Array]:
-        Pv = np.asarray(P @ v)
-        z = Hv + q + (1 + damping) * rho * Pv
-        return _disagreement(v - alpha * z + beta * (P @ z)), _disagreement(q + rho * Pv)
-
-    def agree(v: Array, q: Array, Hv: Array) -> tuple[Array, Array]:
-        return v - alpha * np.broadcast_to(Hv.mean(axis=0), v.shape), q
-
-    rng = np.random.default_rng(0)  # any start will do; a fixed one makes the answer repeatable
-    v, q = (_disagreement(rng.standard_normal(x.shape)) for _ in range(2))
-    together = np.broadcast_to(rng.standard_normal(x.shape[1]), x.shape)
-    modes = (
-        _leading(disagree, v, q, curve, P, consensus=False),
-        _leading(agree, together, np.zeros_like(x), curve, P, consensus=True),
-    )
-    return max(modes, key=lambda mode: np.nan_to_num(mode.growth(alpha, beta, rho, damping), nan=-1.0))
+def _change(gaps: Array) -> float:
+    """By which factor the gap changes from one half of a trial to the other: slow oscillations average out."""
+    first, last = np.array_split(gaps, 2)
+    return float(last.mean() / first.mean()) if first.any() else 0.0
 
 
-def _leading(step: Step, v: Array, q: Array, curve: Gradient, P: Matrix, *, consensus: bool) -> Mode:
-    """Rayleigh quotients of what wins power iteration with `step`.
-
-    They are summed over the second half: a complex pair turns, its average does not.
-    """
-    vv, vHv, vPv = 0.0, 0.0, 0.0
-    for count in range(_STEPS):
-        Hv = curve(v)
-        if count >= _STEPS // 2:
-            vv, vHv, vPv = vv + float(np.vdot(v, v)), vHv + float(np.vdot(v, Hv)), vPv + float(np.vdot(v, P @ v))
-        v, q = step(v, q, Hv)
-        size = np.sqrt(np.vdot(v, v) + np.vdot(q, q))
-        if not 0 < size < np.inf:
-            return Mode(float("nan"), float("nan"), consensus)  # parameters so absurd that one round leaves float64
-        v, q = v / size, q / size
-    return Mode(vHv / vv, vPv / vv, consensus)
-
-
-def _disagreement(v: Array) -> Array:
-    """The part that differs between agents; q = ρLd has no other."""
-    return np.asarray(v - v.mean(axis=0))
-
-
-def explain(mode: Mode, alpha: float, beta: float, rho: float, damping: float, k: int) -> Divergence:
-    """Name the cause of a divergence from its fastest mode."""
-    h, lam = mode.curvature, mode.eigenvalue
-    G = alpha - beta * lam
-    growth = mode.growth(alpha, beta, rho, damping)
-    if mode.consensus and h < 0:
-        cause = "unbounded below"
-        why = f"the sum of the objectives curves downwards (h = {h:.3g} where all agents agree): it has no minimum near"
-    elif h + damping * rho * lam < 0:
-        cause = "negative curvature"
-        why = (
-            f"negative curvature on the disagreement modes: h = {h:.3g} is below −τρλ = {0 - damping * rho * lam:.3g} "
-            f"(λ = {lam:.3g}), where no step size is stable; "
-            f"algorithm.damping above about {-h / (rho * lam):.2g} repairs it"
-        )
-    elif growth > 1:
-        load = G * rho * lam * (1 + 2 * damping) + 2 * G * h
-        cause = "step too large"
-        why = (
-            f"step too large: G_λρλ(1+2τ) + 2G_λh = {load:.3g} on the fastest mode (λ = {lam:.3g}, h = {h:.3g}), "
-            "where stability needs less than 4; a smaller algorithm.alpha or rho repairs it"
-        )
-    else:
-        return Divergence(k, growth, "unexplained", "the gap left the range of floating point")
-    return Divergence(k, growth, cause, f"{why}; this mode grows by {growth:.4f} a round")
+def _patience(radius: float, rounds: int) -> int:
+    """How long a trial may become: no longer where the iteration is stable, long enough to show it where it is not."""
+    if math.isnan(radius):
+        return rounds
+    return 0 if radius <= _UNSTABLE else max(rounds, min(math.ceil(3 * math.log(2) / math.log(radius)), _LONGEST))

@@ -38,10 +38,27 @@ def conditions(alpha: float, beta: float, rho: float, smoothness: float, eigenva
     pair under which the fewest conditions fail, and among those the least violated.
     """
     grid = np.geomspace(1e-3, 0.999, 25)
-    parameters = (np.float64(alpha), np.float64(beta), np.float64(rho), np.float64(smoothness))
+    network = _Network(np.float64(eigenvalues.connectivity), np.float64(eigenvalues.largest), np.float64(smoothness))
+    steps = _Steps(np.float64(alpha), np.float64(beta), np.float64(rho))
     with np.errstate(all="ignore"):  # absurd parameters give conditions with inf or nan, which then do not hold
-        candidates = [_conditions(*parameters, eigenvalues, *shares) for shares in product(grid, grid)]
+        candidates = [_conditions(steps, network, *shares) for shares in product(grid, grid)]
     return min(candidates, key=_violation)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    alpha: np.float64
+    beta: np.float64
+    rho: np.float64
+
+
+@dataclass(frozen=True)
+class _Network:
+    """λ̲_L and λ̄_L of the network, and M̄ of its objectives."""
+
+    low: np.float64
+    high: np.float64
+    smoothness: np.float64
 
 
 def _violation(found: list[Condition]) -> tuple[int, float]:
@@ -50,16 +67,9 @@ def _violation(found: list[Condition]) -> tuple[int, float]:
     return len(failing), sum(math.log(c.left / c.right) if 0 < c.right < c.left < math.inf else 50.0 for c in failing)
 
 
-def _conditions(
-    alpha: np.float64,
-    beta: np.float64,
-    rho: np.float64,
-    M: np.float64,
-    eigenvalues: Spectrum,
-    theta_share: np.float64,
-    gamma_share: np.float64,
-) -> list[Condition]:
-    low, high = np.float64(eigenvalues.connectivity), np.float64(eigenvalues.largest)
+def _conditions(steps: _Steps, network: _Network, theta_share: np.float64, gamma_share: np.float64) -> list[Condition]:
+    alpha, beta, rho = steps.alpha, steps.beta, steps.rho
+    low, high, M = network.low, network.high, network.smoothness
     lambda_G, least_G = alpha - beta * low, alpha - beta * high  # λ̄_G on the disagreement modes, and λ̲_G
     kappa_L, kappa_G = high / low, lambda_G / least_G
     c_alpha = alpha / lambda_G

@@ -8,15 +8,16 @@ nevertheless, because a claim about a matrix is only worth something when the ma
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpp2.arrays import Array
 from dpp2.errors import Inadmissible
 from dpp2.topology import Graph, Weights
 
-if TYPE_CHECKING:  # scipy is heavy, and an agent in a container needs one row of P, not P
+if TYPE_CHECKING:  # scipy is heavy, and an agent in a container does without
     from scipy.sparse import csr_array
 
     Matrix = csr_array
@@ -41,7 +42,7 @@ def edge_weights(graph: Graph, kind: Weights) -> Array:
     if kind == "laplacian":
         return ones / float(degrees.max() + 1)
     if kind == "laplacian-spectral":
-        return ones / spectrum(_laplacian(graph, ones)).largest
+        return ones / spectrum(laplacian(graph, ones)).largest
     if kind == "normalised":
         if degrees.min() != degrees.max():
             raise Inadmissible(
@@ -56,20 +57,34 @@ def edge_weights(graph: Graph, kind: Weights) -> Array:
 
 def weight_matrix(graph: Graph, kind: Weights) -> Matrix:
     """P as a sparse matrix with sorted columns: a row's sum then runs over agents in ascending order."""
-    return _laplacian(graph, edge_weights(graph, kind))
+    return sparse_laplacian(graph, edge_weights(graph, kind))
 
 
-def _laplacian(graph: Graph, w: Array) -> Matrix:
+def laplacian(graph: Graph, w: Array) -> Array | Matrix:
+    """P for a look at its eigenvalues: dense, and without scipy, where the dense solver is used."""
+    if graph.agents > DENSE_UP_TO:
+        return sparse_laplacian(graph, w)
+    values, at = _entries(graph, w)
+    P = np.zeros((graph.agents, graph.agents))
+    P[at] = values
+    return P
+
+
+def sparse_laplacian(graph: Graph, w: Array) -> Matrix:
+    """P from the weights of the edges."""
     from scipy.sparse import coo_array
 
+    P = coo_array(_entries(graph, w), shape=(graph.agents, graph.agents)).tocsr()
+    P.sort_indices()
+    return P
+
+
+def _entries(graph: Graph, w: Array) -> tuple[Array, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The entries of P that are not 0, and their (rows, columns)."""
     i, j = graph.edges.T
     own = np.bincount(i, w, graph.agents) + np.bincount(j, w, graph.agents)
     agents = np.arange(graph.agents)
-    values = np.concatenate([-w, -w, own])
-    at = (np.concatenate([i, j, agents]), np.concatenate([j, i, agents]))
-    P = coo_array((values, at), shape=(graph.agents, graph.agents)).tocsr()
-    P.sort_indices()
-    return P
+    return np.concatenate([-w, -w, own]), (np.concatenate([i, j, agents]), np.concatenate([j, i, agents]))
 
 
 @dataclass(frozen=True)
@@ -81,16 +96,15 @@ class Spectrum:
     largest: float
 
 
-def spectrum(P: Matrix) -> Spectrum:
+def spectrum(P: Array | Matrix) -> Spectrum:
     """Extreme eigenvalues: dense up to `DENSE_UP_TO` agents, Lanczos above."""
-    n = P.shape[0]
-    if n <= DENSE_UP_TO:
-        values = np.linalg.eigvalsh(P.toarray())
-        return Spectrum(float(values[0]), float(values[1]), float(values[-1]))
-    return _lanczos(P)
+    if P.shape[0] > DENSE_UP_TO:
+        return _lanczos(P)
+    values = np.linalg.eigvalsh(P if isinstance(P, np.ndarray) else P.toarray())
+    return Spectrum(float(values[0]), float(values[1]), float(values[-1]))
 
 
-def _lanczos(P: Matrix) -> Spectrum:
+def _lanczos(P: Any) -> Spectrum:
     """λ_max directly; λ̲ as the smallest eigenvalue of P + (λ_max/N) 11ᵀ, which lifts the null vector to the top.
 
     The start vector is fixed so that a refusal is the same every time. Long thin graphs cluster their small
@@ -111,10 +125,10 @@ def _lanczos(P: Matrix) -> Spectrum:
     return Spectrum(float(null @ (P @ null)), connectivity, largest)
 
 
-def check_weights(P: Matrix, eigenvalues: Spectrum) -> None:
+def check_weights(P: Any, eigenvalues: Spectrum) -> None:
     """Assumption 3: P symmetric, P ⪰ 0, null space span(1). Says by how much it fails."""
     scale = max(eigenvalues.largest, 1.0)
-    asymmetry = float(abs(P - P.T).max())
+    asymmetry = float(np.abs(P - P.T).max())
     if asymmetry > _ROUNDING * scale:
         raise Inadmissible("network.weights", "P", f"a symmetric matrix, but |P − Pᵀ| reaches {asymmetry:.3g}")
     row_sum = float(np.abs(P @ np.ones(P.shape[0])).max())

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dpp2.algorithms.base import AgentContext, Private, Program
+from dpp2.algorithms.base import Private, Program
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
-from dpp2.keys import RunKeys
-from dpp2.prepared import starting_points
-from dpp2.weights import edge_weights
+from dpp2.prepared import PreparedRun
 from node.keyring import Keyring
 from node.mixing import Mixer
 
@@ -35,15 +33,13 @@ class Hosting:
     """A resolved experiment, seen by the agents `owned`. Where the others are hosted it need not know."""
 
     def __init__(self, experiment: Experiment, owned: Sequence[int]) -> None:
+        """What `dpp2 run` refuses is refused here, too."""
         self.experiment, self.owned = experiment, tuple(sorted(owned))
         self._own = frozenset(owned)
-        bound = experiment.privacy.feature_bound
-        problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
-        self.problem = problem
-        self.graph = experiment.network.graph()
-        self.objective = problem.objective(self.owned, self.graph.agents)
+        self.prepared = PreparedRun.resolved(experiment)
+        self.agents = self.prepared.hosted(self.owned)
+        self.graph, self.objective = self.prepared.graph, self.agents.objective
         self.dimension = self.objective.dimension
-        self._weights = edge_weights(self.graph, experiment.network.weights)
         ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
         self.foreign = sorted(ends - self._own)
 
@@ -60,20 +56,16 @@ class Hosting:
 
     def program(self, keyring: Keyring, run_id: str) -> Program:
         """The round program with this run's keys."""
-        keys = [keyring.agents[agent] for agent in self.owned]
-        data = [self.problem.data_digest(agent) for agent in self.owned]
-        run_keys = RunKeys.of(keys, keyring.eta, run_id, self.experiment.digest, data)
-        context = AgentContext(self.owned, self.graph.agents, self.objective, run_keys)
-        return self.experiment.algorithm.program(context, self.experiment.noise)
+        return self.agents.with_secrets(keyring.secrets(run_id)).program()
 
     def start(self, program: Program, keyring: Keyring, run_id: str) -> Any:
-        keys = [keyring.agents[agent] for agent in self.owned]
-        return program.start(starting_points(self.experiment, self.owned, self.dimension, keys, run_id))
+        """The state before round 0."""
+        return self.agents.with_secrets(keyring.secrets(run_id)).start(program)
 
     def mixer(self, neighbours: Sequence[Neighbour]) -> Mixer:
         """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""
         order = [*self.owned, *(agent for neighbour in neighbours for agent in neighbour.theirs)]
-        return Mixer(self.graph, self._weights, self.owned, order)
+        return Mixer(self.graph, self.prepared.edge_weights, self.owned, order)
 
     def rows_of(self, agents: tuple[int, ...], rows: Array) -> Array:
         """Some of the rows of all hosted agents."""

@@ -6,13 +6,15 @@ drawn from the operating system when it is first needed, and the network shares 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpp2 import keys as keyed
 from dpp2.errors import BadInput
+from dpp2.prepared import Secrets, seeded_keys
+from store.files import write_new
 
 _SIZE = 32
 
@@ -28,26 +30,29 @@ class Keyring:
     def of(cls, seed: int | str, owned: Sequence[int], folder: Path, eta_key: Path | None) -> Keyring:
         """Seeded, or read from files: `folder`/agent-I.key (made if missing) and the η key's file (never made)."""
         if isinstance(seed, int):
-            key = keyed.seed_key(seed)
-            return cls(dict.fromkeys(owned, keyed.derive(key, "agent")), keyed.derive(key, "eta"))
+            agent, eta = seeded_keys(seed)
+            return cls(dict.fromkeys(owned, agent), eta)
         if eta_key is None:
             raise BadInput("--eta-key", None, 'the file with the network\'s η key, which run.seed = "os" needs')
         return cls(
             {agent: _read_or_draw(folder / f"agent-{agent}.key") for agent in owned}, _read(eta_key, "--eta-key")
         )
 
+    def secrets(self, run_id: str) -> Secrets:
+        """The keys together with the run that they are used in."""
+        return Secrets(self.agents, self.eta, run_id)
+
 
 def write_key(path: Path, key: bytes) -> None:
-    """A key file that only its owner can read; an existing one is left alone."""
+    """A key file that only its owner can read; an existing one is a `FileExistsError` and is left alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.hex())
+    write_new(path, lambda file: file.write(key.hex().encode()))
 
 
 def _read_or_draw(path: Path) -> bytes:
     if not path.exists():
-        write_key(path, keyed.fresh_key())
+        with suppress(FileExistsError):  # somebody else has drawn it since: then it is theirs that counts
+            write_key(path, keyed.fresh_key())
     return _read(path, "agent key")
 
 

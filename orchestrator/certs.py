@@ -8,7 +8,6 @@ Each folder goes to its participant as it is. What is there already is left alon
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpp2.errors import BadInput
 from node.tls import CA, CERTIFICATE, KEY, ORCHESTRATOR, PROBE, node_names
+from store.files import write_whole
 
 _CA_KEY = "ca.key"
 _CLOCK_SLACK = timedelta(minutes=5)  # clocks of several machines differ
@@ -71,8 +71,8 @@ def make(folder: Path, nodes: Sequence[Sequence[int]], days: int = 365) -> list[
         authority = Authority.load(folder)
     else:
         authority = Authority.create(days)
-        _write(folder / CA, _pem(authority.certificate), 0o644)
         _write(folder / _CA_KEY, _key_pem(authority.key), 0o600)
+        _write(folder / CA, _pem(authority.certificate), 0o644)  # last: where it is, its key is, too
     wanted = {f"node-{min(agents)}": node_names(agents) for agents in nodes}
     wanted |= {"orchestrator": [ORCHESTRATOR], "probe": [PROBE]}
     made = []
@@ -136,7 +136,6 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _write(path: Path, content: bytes, mode: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content)
+        write_whole(path, lambda file: file.write(content), mode)
     except OSError as error:
         raise BadInput("--out", str(path), f"a file that can be written ({error.strerror})") from None

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2 import keys as keyed
 from dpp2.errors import MissingData
-from dpp2.prepared import Secrets
+from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
-from dpp2.simulation import epsilon_column
-from dpp2.weights import weight_matrix
-from orchestrator import plots
-from orchestrator.merge import Merged
+from orchestrator.merge import MergedRun
+from orchestrator.results import write_results
 from store.files import json_text, write_npz, write_text
 from store.rundir import RunDirectory, epsilon_document, write_metrics
 
@@ -42,29 +40,30 @@ def collect(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: st
     """Merge nodes' folders (their homes, or single runs in them) into the run directory `out`."""
     experiment = experiment.resolve()
     folders, run_id = _runs(homes, run_id)
-    merged = Merged.open(folders, experiment.network.agents, run_id)
+    merged = MergedRun.open(folders, experiment.network.agents, run_id)
     for node in merged.nodes:
         if node.digest != experiment.digest:
             has_run = f"what {node.path} has run, which is {node.digest[:8]}"
             raise BadInput("--experiment", experiment.digest[:8], has_run)
     telemetry = "full" if merged.telemetry else "none"
     experiment = replace(experiment, run=experiment.run.updated(rounds=max(merged.k, 1), telemetry=telemetry))
-    simulation, missing = _simulation(experiment, run_id)
-    write = _without_data(experiment, merged) if simulation is None else _with_data(simulation, merged)
+    # Nothing is drawn any more, so any keys will do where the run's own are secret.
+    prepared = PreparedRun.of(experiment, Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id))
+    missing = _missing(prepared)
+    write = _with_data(prepared, merged) if missing is None else _without_data(prepared, merged)
     directory = RunDirectory.create(out, force=force)  # only now: folders that cannot be read must replace nothing
     directory.describe(experiment)
     write(directory)
     return Collected(out, run_id, merged.k, merged.agents, merged.telemetry, missing)
 
 
-def _simulation(experiment: Experiment, run_id: str) -> tuple[Simulation | None, str | None]:
-    """One to fill, or what cannot be made without the agents' data."""
-    # Nothing is drawn any more, so any keys will do where the run's own are secret.
-    unknown = Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id)
+def _missing(prepared: PreparedRun) -> str | None:
+    """What cannot be made if the agents' data are not here."""
     try:
-        return Simulation(experiment, secrets=unknown), None
+        prepared.objective()
     except MissingData as refusal:
-        return None, f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
+        return f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
+    return None
 
 
 def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
@@ -84,27 +83,21 @@ def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
     return folders, chosen
 
 
-def _with_data(simulation: Simulation, merged: Merged) -> Callable[[RunDirectory], None]:
-    merged.fill(simulation.recorder)
-    simulation.driver.restore(merged.state())
-    simulation.k = merged.k
-    result = simulation.result()
-
-    def write(directory: RunDirectory) -> None:
-        directory.finish(simulation, result)
-        plots.convergence(result, directory.path / "convergence.png")
-        plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
-
-    return write
+def _with_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDirectory], object]:
+    simulation = Simulation(prepared)
+    simulation.restore(merged.snapshot(prepared.experiment))
+    return partial(write_results, simulation)
 
 
-def _without_data(experiment: Experiment, merged: Merged) -> Callable[[RunDirectory], None]:
-    graph, k, x = experiment.network.graph(), merged.k, merged.state()["x"]
-    P = weight_matrix(graph, experiment.network.weights)
+def _without_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDirectory], object]:
+    """What the nodes wrote down; nobody has measured the last x."""
+    experiment, k, x = prepared.experiment, merged.k, merged.state()["x"]
     smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
     account = Account.of(experiment, smoothness, merged.dimension)
-    recorder = _recorder(experiment, merged, account, graph.degrees)
-    records = {"observation": recorder.observation(k, P), "truth": recorder.truth(k)}
+    recorder = Recorder.of(prepared, account, merged.dimension)
+    recorder.restore(k, merged.records(experiment.algorithm))
+    recorder.record_unmeasured(k, k + 1)
+    records = {"observation": recorder.observation(k, prepared.P), "truth": recorder.truth(k)}
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
     document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
 
@@ -116,19 +109,3 @@ def _without_data(experiment: Experiment, merged: Merged) -> Callable[[RunDirect
         write_text(directory.path / "privacy.json", json_text(document))
 
     return write
-
-
-def _recorder(experiment: Experiment, merged: Merged, account: Account, degrees: NDArray[np.int64]) -> Recorder:
-    """What the nodes wrote down; nobody has measured the last x."""
-    section, d, k = experiment.algorithm, merged.dimension, merged.k
-    recorder = Recorder(
-        section,
-        (k, merged.agents, d),
-        section.round_bytes(degrees, d),
-        epsilon_column(account, k),
-        truth=merged.telemetry,
-        observation=True,
-    )
-    merged.fill(recorder)
-    recorder.record_unmeasured(k, k + 1)
-    return recorder

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from dpp2 import Experiment, Simulation
+from dpp2 import Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.topology import FromFile
 from node.cluster import Cluster
 from node.keyring import write_key
-from node.limits import CHECKPOINT_EVERY
 from node.tls import ORCHESTRATOR, Identity
 from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
@@ -45,16 +45,15 @@ class LocalCluster:
 
     def __init__(
         self,
-        simulation: Simulation,
+        prepared: PreparedRun,
         folder: Path,
         groups: Sequence[Sequence[int]],
         *,
         ledger: Path,
         tls: bool = False,
         tap: Tap | None = None,
-        every: int = CHECKPOINT_EVERY,
     ) -> None:
-        self._simulation, self._folder, self._ledger, self._every = simulation, folder, ledger, every
+        self._prepared, self._folder, self._ledger = prepared, folder, ledger
         self._groups = {min(group): list(group) for group in groups}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ports: dict[int, int] = {}
@@ -66,7 +65,7 @@ class LocalCluster:
 
     async def run(self, progress: Callable[[Drive], None], *, window: int, stop_requested: Callable[[], bool]) -> None:
         """All rounds; ends with every node stopped, whatever happens. Returns early when a stop is requested."""
-        run_id, digest = self._simulation.run_id, self._simulation.experiment.digest
+        run_id, digest = self._prepared.run_id, self._prepared.experiment.digest
         try:
             cluster = await self._start()
             drive = Drive(cluster, run_id, digest, window=window, identity=self._identity)
@@ -100,24 +99,28 @@ class LocalCluster:
     def _links(self) -> list[tuple[int, int]]:
         """Edges between agents of different nodes: those that reach the wire."""
         host = {agent: node for node, group in self._groups.items() for agent in group}
-        return [(i, j) for i, j in self._simulation.prepared.graph.edges.tolist() if host[i] != host[j]]
+        return [(i, j) for i, j in self._prepared.graph.edges.tolist() if host[i] != host[j]]
 
     def _write_files(self) -> None:
         """What each node reads: the experiment with its graph as a list of edges, and the keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        experiment, secrets = self._simulation.experiment, self._simulation.prepared.secrets
-        write_text(self._folder / "experiment.toml", for_nodes(self._simulation, self._folder).to_toml())
-        if experiment.run.seed == "os":
-            keys = {self._folder / "eta.key": secrets.eta}
-            keys |= {
-                self._home(n) / f"agent-{a}.key": secrets.agent for n, group in self._groups.items() for a in group
-            }
-            for path, key in keys.items():
+        write_text(self._folder / "experiment.toml", for_nodes(self._prepared, self._folder).to_toml())
+        if self._prepared.experiment.run.seed == "os":
+            for path, key in self._keys().items():
                 if not path.exists():
                     write_key(path, key)
         if self._tls:
             certs.make(self._folder / "certs", list(self._groups.values()), days=_DAYS)
             self._identity = Identity.load(self._folder / "certs" / "orchestrator", [ORCHESTRATOR])
+
+    def _keys(self) -> dict[Path, bytes]:
+        """The secrets of an unseeded run, each in its file."""
+        secrets = self._prepared.secrets
+        keys: dict[Path, bytes] = {}
+        for node, group in self._groups.items():
+            paths = [self._home(node) / f"agent-{agent}.key" for agent in group]
+            keys |= dict(zip(paths, secrets.agent_keys(group), strict=True))
+        return keys | {self._folder / "eta.key": secrets.eta}
 
     def _home(self, node: int) -> Path:
         return self._folder / f"node-{node}"
@@ -143,8 +146,8 @@ class LocalCluster:
         return [
             *(sys.executable, "-m", "node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
             *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
-            *("--eta-key", str(self._folder / "eta.key"), "--checkpoint-every", str(self._every)),
-            *("--telemetry", self._simulation.experiment.run.telemetry, "--ledger", str(self._ledger)),
+            *("--eta-key", str(self._folder / "eta.key"), "--ledger", str(self._ledger)),
+            *("--telemetry", self._prepared.experiment.run.telemetry),
             *(*security, "--die-with-parent", str(os.getpid())),
         ]
 
@@ -179,9 +182,9 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
         return
 
 
-def for_nodes(simulation: Simulation, folder: Path) -> Experiment:
+def for_nodes(prepared: PreparedRun, folder: Path) -> Experiment:
     """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn."""
-    experiment, graph = simulation.experiment, simulation.prepared.graph
+    experiment, graph = prepared.experiment, prepared.graph
     write_text(folder / "graph.edges", "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
     network = FromFile(path=str(folder / "graph.edges"), agents=graph.agents, weights=experiment.network.weights)
     return replace(experiment, network=network)

@@ -1,4 +1,4 @@
-"""Puts the records that nodes wrote in their own folders into one run, as if it had been embedded."""
+"""What nodes wrote in their own folders, put together into one run, as if it had been embedded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dpp2 import BadInput, Simulation
-from dpp2.algorithms.base import Private
+from dpp2 import BadInput, Experiment, Simulation
+from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
-from dpp2.recorder import Recorder
+from dpp2.simulation import Snapshot
 from node.errors import NodeFailed
 from node.run import final_state
 
@@ -64,7 +64,7 @@ class NodeFolder:
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
+class MergedRun:
     """The folders of all nodes of one run; `k` rounds are on record with every one of them."""
 
     nodes: list[NodeFolder]
@@ -72,7 +72,7 @@ class Merged:
     k: int
 
     @classmethod
-    def open(cls, folders: Sequence[Path], agents: int, run_id: str, *, diverged: bool = False) -> Merged:
+    def open(cls, folders: Sequence[Path], agents: int, run_id: str, *, diverged: bool = False) -> MergedRun:
         """Every agent must be there, at the same round.
 
         Nodes of a run that diverged stop where they are, a few rounds apart: what all of them have is kept.
@@ -108,32 +108,38 @@ class Merged:
                 state[name][node.agents] = rows
         return state
 
-    def fill(self, recorder: Recorder) -> None:
-        """What was sent, what was private if it was written down, and the metrics that follow from it."""
-        k = self.k
+    def records(self, section: AlgorithmSection) -> dict[str, Array]:
+        """What was sent and, if it was written down, what was private: rounds 0 … k−1 of all agents."""
+        rows = {name: self._rows(name, self.dimension) for name in section.phases}
+        if not self.telemetry:
+            return rows
+        rows |= {name: self._rows(name, self.dimension) for name in ("x", "grad", *section.noises)}
+        scalars = {name: self.nodes[0].scalars(name)[: self.k] for name in section.scalars}
+        return rows | scalars | {"values": self._rows("values", 1)[:, :, 0]}
+
+    def _rows(self, name: str, width: int) -> Array:
+        rows = np.empty((self.k, self.agents, width))
         for node in self.nodes:
-            for name, array in (recorder.sent_arrays | recorder.private_arrays).items():
-                array[:k, node.agents] = node.records(name, self.dimension)[:k]
-        for name, scalars in recorder.scalars.items():
-            scalars[:k] = self.nodes[0].scalars(name)[:k]
-        if recorder.private_arrays:
-            self._measure(recorder)
-        else:
-            recorder.record_unmeasured(0, k)
+            rows[:, node.agents] = node.records(name, width)[: self.k]
+        return rows
 
-    def _measure(self, recorder: Recorder) -> None:
-        values = np.empty((self.k, self.agents))
-        for node in self.nodes:
-            values[:, node.agents] = node.records("values", 1)[: self.k, :, 0]
-        x, grad = recorder.private_arrays["x"], recorder.private_arrays["grad"]
-        with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged
-            for k in range(self.k):
-                recorder.record_metrics(k, [x[k]], [Private(values[k], grad[k], {}, {})])
+    def snapshot(self, experiment: Experiment, seconds: float = 0.0) -> Snapshot:
+        """Where the run stands, as if it had been embedded; metrics follow from the records."""
+        return Snapshot(
+            k=self.k,
+            since=0,
+            digest=experiment.digest,
+            seconds=seconds,
+            diverged=False,  # whoever takes it up sees for himself
+            state=self.state(),
+            watched={},
+            records=self.records(experiment.algorithm),
+        )
 
 
-def load_node_records(simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False) -> None:
-    """Fill a fresh simulation with what the nodes did."""
-    merged = Merged.open(folders, simulation.prepared.graph.agents, simulation.run_id, diverged=diverged)
-    merged.fill(simulation.recorder)
-    simulation.driver.restore(merged.state())
-    simulation.k = merged.k
+def load_node_records(
+    simulation: Simulation, folders: Sequence[Path], *, diverged: bool = False, seconds: float = 0.0
+) -> None:
+    """A simulation takes up what the nodes of its run did, in this many seconds."""
+    merged = MergedRun.open(folders, simulation.prepared.graph.agents, simulation.run_id, diverged=diverged)
+    simulation.restore(merged.snapshot(simulation.experiment, seconds))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpp2 import BadInput, Experiment
-from dpp2.prepared import Secrets
+from dpp2.prepared import PreparedRun, Secrets
 from node.cluster import Cluster
 from node.tls import Identity
 from orchestrator.drive import Drive, stop
@@ -52,32 +52,28 @@ def run_id_of(experiment: Experiment, kept: Path) -> str:
     return run_id
 
 
-def orchestrate(
-    experiment: Experiment,
-    cluster: Cluster,
-    run_id: str,
-    identity: Identity | None,
-    *,
-    window: int,
-    keep: bool,
-    progress: Callable[[Drive], None],
-) -> RunSummary:
+@dataclass(frozen=True)
+class Orchestration:
+    """A run over nodes that others have started. It is prepared: what `dpp2 run` refuses never gets this far."""
+
+    prepared: PreparedRun
+    run_id: str
+    cluster: Cluster
+    identity: Identity | None
+    window: int  # rounds of credit
+    keep: bool  # leave the nodes running at the end
+
+
+def orchestrate(asked: Orchestration, progress: Callable[[Drive], None]) -> RunSummary:
     """All rounds that every node's budget admits; then the nodes are told to end, unless they are to be kept."""
+    experiment, cluster = asked.prepared.experiment, asked.cluster
     if len(cluster.addresses) != experiment.network.agents:
         wanted = f"{experiment.network.agents} agents, as in the experiment"
         raise BadInput("--cluster", len(cluster.addresses), wanted)
-
-    async def work() -> Drive:
-        drive = Drive(cluster, run_id, experiment.digest, window=window, identity=identity)
-        await drive.run(progress)
-        if not keep:
-            await stop(cluster, run_id, identity)
-        return drive
-
-    drive = asyncio.run(work())
+    drive = asyncio.run(_driven(asked, progress))
     seen = drive.seen.values()
     return RunSummary(
-        run_id=run_id,
+        run_id=asked.run_id,
         rounds=drive.round,
         wanted=experiment.run.rounds,
         stopped=drive.last.reason,
@@ -86,3 +82,12 @@ def orchestrate(
         bytes=sum(one.bytes for one in seen),
         refused=sum(one.refused for one in seen),
     )
+
+
+async def _driven(asked: Orchestration, progress: Callable[[Drive], None]) -> Drive:
+    run_id, digest, identity = asked.run_id, asked.prepared.experiment.digest, asked.identity
+    drive = Drive(asked.cluster, run_id, digest, window=asked.window, identity=identity)
+    await drive.run(progress)
+    if not asked.keep:
+        await stop(asked.cluster, run_id, identity)
+    return drive

@@ -55,3 +55,8 @@ def progress_bar(what: str) -> Iterator[Show]:
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(what, total=None, note="")
         yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+
+
+def waiting(agents: list[int]) -> str:
+    """Whom everybody waits for, in a few words."""
+    return f"waiting for {', '.join(map(str, agents[:8]))}{' …' if len(agents) > 8 else ''}" if agents else ""

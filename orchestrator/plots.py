@@ -14,6 +14,7 @@ from dpp2.arrays import Array
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.plan import Plans
+from store.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,6 +136,4 @@ def _save(draw: Callable[[Axes], None], path: Path) -> None:
     axes = figure.add_subplot()
     axes.grid(alpha=0.3)
     draw(axes)
-    beside = path.with_name(f".{path.name}")
-    figure.savefig(beside, dpi=120, format="png")
-    beside.replace(path)
+    write_whole(path, lambda file: figure.savefig(file, dpi=120, format="png"))

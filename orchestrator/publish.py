@@ -15,6 +15,7 @@ import numpy as np
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.arrays import Array
 from dpp2.embedded import Block
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
 from store.files import json_text, write_npz, write_text
 from store.ledgers import LedgerFile
@@ -35,18 +36,19 @@ def publish(run: Path) -> Published:
     """Release x^K + w^K of a finished or stopped run into published.npz, and charge every agent for it."""
     directory = RunDirectory.open(run)
     experiment = Experiment.load(run / "experiment.toml")
-    simulation = Simulation(experiment, secrets=directory.secrets(experiment))
+    simulation = Simulation(PreparedRun.of(experiment, directory.secrets(experiment)))
     try:
-        directory.restore(simulation)
+        snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
     except BadInput as refusal:  # it speaks of --resume
         raise BadInput("RUN", str(run), refusal.accepted) from None
-    if simulation.k == 0:
+    if snapshot is None or snapshot.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
+    simulation.restore(snapshot)
     x = np.concatenate([_released(simulation, block) for block in simulation.driver.blocks])
     ledger = LedgerFile(directory.ledger)
-    if not ledger.knows(simulation):
+    if not ledger.knows(simulation.budget):
         raise BadInput("RUN", str(run), f"a run that {directory.ledger} has charged: a ledger lies beside its runs")
-    ledger.publish(simulation)
+    ledger.publish(simulation.budget)
     path = directory.path / "published.npz"
     write_npz(path, {"x": x, "mean": x.mean(axis=0), "rounds": np.array(simulation.k)})
     _note(directory.path / "privacy.json", simulation)

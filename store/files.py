@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import mkstemp
 from typing import IO, Any
 
 import numpy as np
@@ -29,15 +30,45 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def write_whole(path: Path, fill: Callable[[IO[bytes]], Any], mode: int = 0o644) -> None:
+    """Write a file with `fill`, or replace the one that is there."""
     beside = path.with_name(f".{path.name}.part")
     try:
         with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
+            _fill(file, fill)
         beside.replace(path)
+        _sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_new(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file that only its owner can read. One that is there is left alone, and is a `FileExistsError`.
+
+    Under a name of its own first: of two that write the same file at once, one wins, and nobody sees a half.
+    """
+    descriptor, beside = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _fill(file, fill)
+        os.link(beside, path)  # unlike a rename it never replaces
+        _sync_folder(path.parent)
+    finally:
+        os.unlink(beside)
+
+
+def _fill(file: IO[bytes], fill: Callable[[IO[bytes]], Any]) -> None:
+    fill(file)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name is only safe from a loss of power once its folder is on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def json_text(document: Any) -> str:

@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from dpp2.budget import RunBudget
 from dpp2.errors import BadInput
 from dpp2.privacy import Epsilon, Ledger, Unsupported
-from dpp2.privacy.account import Account
-from dpp2.privacy.ledger import Allowance
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -29,25 +28,6 @@ CREATE TABLE IF NOT EXISTS entries (
     PRIMARY KEY (data, run, agent)
 )
 """
-
-
-class Spender(Protocol):
-    """Agents in a run that spend: all of them in one process, or those of one node."""
-
-    account: Account  # one mechanism per agent
-    allowance: Allowance
-
-    @property
-    def run_id(self) -> str: ...
-
-    @property
-    def k(self) -> int:
-        """Rounds that have been run."""
-
-    def fresh_ledgers(self) -> list[Ledger]: ...
-
-    def allow(self, ledgers: Sequence[Ledger]) -> None:
-        """Sets `allowance`."""
 
 
 @dataclass(frozen=True)
@@ -66,35 +46,35 @@ class LedgerFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def reserve(self, spender: Spender) -> None:
+    def reserve(self, budget: RunBudget) -> None:
         """Tell the run how far its budget goes, and charge every agent for that far."""
         with self._transaction() as rows:
-            ledgers = rows.load(spender)
-            spender.allow(ledgers)
-            if rounds := spender.allowance.rounds:
-                pairs = zip(ledgers, spender.account.mechanisms, strict=True)
-                run_id = spender.run_id
+            ledgers = rows.load(budget)
+            budget.allow(ledgers)
+            if rounds := budget.allowance.rounds:
+                pairs = zip(ledgers, budget.account.mechanisms, strict=True)
+                run_id = budget.run_id
                 rows.store(run_id, [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs])
 
-    def consult(self, spender: Spender) -> None:
+    def consult(self, budget: RunBudget) -> None:
         """Tell the run how far its budget goes; others will charge."""
         with self._transaction() as rows:
-            spender.allow(rows.load(spender))
+            budget.allow(rows.load(budget))
 
-    def settle(self, spender: Spender) -> None:
+    def settle(self, budget: RunBudget) -> None:
         """The run has ended: it is charged for the rounds that were run, now or earlier under the same id."""
-        run_id = spender.run_id
+        run_id = budget.run_id
         with self._transaction() as rows:
-            charged = [ledger for ledger in rows.load(spender) if run_id in ledger.entries]
-            ran = [max(spender.k, rows.settled(run_id, ledger)) for ledger in charged]
+            charged = [ledger for ledger in rows.load(budget) if run_id in ledger.entries]
+            ran = [max(budget.k, rows.settled(run_id, ledger)) for ledger in charged]
             settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
-            rows.store(run_id, settled, spender.k)
+            rows.store(run_id, settled, budget.k)
 
-    def knows(self, spender: Spender) -> bool:
+    def knows(self, budget: RunBudget) -> bool:
         """Whether every agent of the run has been charged for it here."""
-        run_id = spender.run_id
+        run_id = budget.run_id
         with self._transaction() as rows:
-            return all(run_id in ledger.entries for ledger in rows.load(spender))
+            return all(run_id in ledger.entries for ledger in rows.load(budget))
 
     def totals(self) -> list[Total]:
         """What every agent has spent on each of its data sets, over all runs."""
@@ -102,20 +82,20 @@ class LedgerFile:
             ledgers = rows.everything()
         return [Total(ledger.agent, ledger.data_digest, len(ledger.entries), ledger.spent()) for ledger in ledgers]
 
-    def publish(self, spender: Spender) -> None:
+    def publish(self, budget: RunBudget) -> None:
         """Charge for x^K + w^K, or refuse where an agent's budget does not reach."""
-        run_id, budget = spender.run_id, spender.account.budget
+        run_id, most = budget.run_id, budget.account.budget
         with self._transaction() as rows:
-            published = [ledger.publish(run_id, spender.k) for ledger in rows.load(spender)]
+            published = [ledger.publish(run_id, budget.k) for ledger in rows.load(budget)]
             for ledger in published:
                 spent = ledger.spent()
-                if budget is not None and not (isinstance(spent, Epsilon) and spent.fits(budget)):
+                if most is not None and not (isinstance(spent, Epsilon) and spent.fits(most)):
                     raise BadInput(
                         "privacy.budget",
-                        budget,
+                        most,
                         f"enough to publish, which would bring agent {ledger.agent} to ε = {spent}",
                     )
-            rows.store(run_id, published, spender.k)
+            rows.store(run_id, published, budget.k)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Rows]:
@@ -137,9 +117,9 @@ class _Rows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def load(self, spender: Spender) -> list[Ledger]:
+    def load(self, budget: RunBudget) -> list[Ledger]:
         """One ledger per agent of the run, with what earlier runs on its data have charged."""
-        return [self._ledger(empty) for empty in spender.fresh_ledgers()]
+        return [self._ledger(empty) for empty in budget.fresh_ledgers()]
 
     def _ledger(self, empty: Ledger) -> Ledger:
         """Of each run the agent's own entry; of a run where the data lay with others, each of theirs."""

@@ -20,7 +20,7 @@ import csv
 import json
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +28,12 @@ from pathlib import Path
 import numpy as np
 
 import dpp2
-from dpp2 import BadInput, Experiment, Records, Result, Simulation
+from dpp2 import BadInput, Experiment, Records, Result
 from dpp2.arrays import Array
 from dpp2.errors import one_line
-from dpp2.prepared import Secrets
+from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
+from dpp2.simulation import Snapshot
 from store.documents import EpsilonDocument
 from store.files import json_text, read_npz, write_npz, write_text
 
@@ -45,6 +46,7 @@ _NOT_COVERED = {
     "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
+_FACTS = ("k", "seconds", "digest", "diverged")  # of a snapshot, in state.npz beside the agents' state
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
 
@@ -98,11 +100,12 @@ class RunDirectory:
         """Beside the runs, because what one run spends counts for the next one on the same data."""
         return self.path.resolve().parent / "ledger.sqlite"
 
-    def begin(self, simulation: Simulation) -> None:
+    def begin(self, prepared: PreparedRun) -> None:
         """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
-        self.describe(simulation.experiment)
-        if simulation.experiment.run.seed == "os":
-            secrets = simulation.prepared.secrets
+        self.describe(prepared.experiment)
+        secrets = prepared.secrets
+        if prepared.experiment.run.seed == "os":
+            assert isinstance(secrets.agent, bytes)  # in one process all agents have one
             kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
             write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
 
@@ -118,68 +121,65 @@ class RunDirectory:
             kept = json.loads(path.read_text())
             return Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
 
-    def save(self, simulation: Simulation, since: int) -> None:
-        """Records of rounds since … k−1 first, the state at k last: a state is only there if its records are."""
-        k = simulation.k
+    def save(self, snapshot: Snapshot) -> None:
+        """Its records first, the state last: a state is only there if its records are."""
+        since, k = snapshot.since, snapshot.k
         if k > since:
-            write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", simulation.recorder.slice(since, k))
-        facts = {
-            "k": k,
-            "seconds": simulation.seconds,
-            "digest": simulation.experiment.digest,
-            "diverged": simulation.divergence is not None,
-        }
-        state = simulation.driver.state() | simulation.detector.state()
-        write_npz(
-            self.checkpoint / "state.npz", state | {name: np.array(value) for name, value in facts.items()}, 0o600
-        )
+            write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", snapshot.records)
+        facts = {name: np.array(getattr(snapshot, name)) for name in _FACTS}
+        write_npz(self.checkpoint / "state.npz", {**snapshot.state, **snapshot.watched, **facts}, 0o600)
 
-    def restore(self, simulation: Simulation) -> None:
-        """Put a fresh simulation where the last checkpoint left off."""
+    def load(self, fresh: Snapshot, rounds: int) -> Snapshot | None:
+        """Where the last checkpoint left off; None if the run was killed before its first.
+
+        `fresh` is a snapshot at round 0 of the run that is to go on, for `rounds` rounds: what is on disk must fit it.
+        """
         if not self._has_state():
-            return  # killed before its first checkpoint: start over
+            return None
         with self._intact(self.checkpoint / "state.npz") as path:
-            state = dict(read_npz(path))
-            k, seconds = int(state.pop("k")), float(state.pop("seconds"))
-            digest, diverged = str(state.pop("digest")), bool(state.pop("diverged"))
-            simulation.detector.restore({name: state.pop(name) for name in simulation.detector.state()})
-            simulation.driver.restore(state)
-        if digest != simulation.experiment.digest:
+            saved = read_npz(path)
+            k, seconds = int(saved["k"]), float(saved["seconds"])
+            digest, diverged = str(saved["digest"]), bool(saved["diverged"])
+            state = {name: _of_shape(array.shape, name, saved[name]) for name, array in fresh.state.items()}
+            watched = {name: saved[name] for name in fresh.watched}
+        if digest != fresh.digest:
             raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
         if diverged:
             raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")
-        if k > (rounds := simulation.experiment.run.rounds):
+        if k > rounds:
             raise BadInput("run.rounds", rounds, f"at least {k}, the rounds that were run already")
-        self._restore_records(simulation, k)
-        simulation.k, simulation.seconds = k, seconds
+        records = {name: np.empty((k, *array.shape[1:])) for name, array in fresh.records.items()}
+        self._read_records(records, k)
+        return Snapshot(k, 0, digest, seconds, diverged, state, watched, records)
 
-    def _restore_records(self, simulation: Simulation, k: int) -> None:
+    def _read_records(self, records: dict[str, Array], k: int) -> None:
         """Rounds 0 … k−1: those of the finished run, then the checkpoint's. Rounds after k will be run again."""
-        restored = 0
+        done = 0
         if (self.path / "metrics.csv").is_file():
             with self._intact(self.path / "metrics.csv") as metrics:
                 merged = {f"metrics.{name}": column[:-1] for name, column in read_metrics(metrics).items()}
-            kept_truth = simulation.experiment.run.telemetry == "full"
+            kept_truth = "x" in records
             for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
                 with self._intact(self.path / name) as path:
                     merged |= dict(read_npz(path))
-            restored = self._put_back(simulation, 0, k, merged, metrics)
+            done = self._put_back(records, 0, merged, metrics)
         for part in sorted(self.checkpoint.glob("records-*.npz")):
             with self._intact(part):
-                first, records = int(part.name.split("-")[1]), dict(read_npz(part))
-            if first <= restored:
-                restored = max(restored, self._put_back(simulation, first, k, records, part))
-        if restored < k:
-            raise self._refused(f"an intact run, but the records of rounds {restored} to {k - 1} are gone")
+                first, found = int(part.name.split("-")[1]), dict(read_npz(part))
+            if first <= done:
+                done = max(done, self._put_back(records, first, found, part))
+        if done < k:
+            raise self._refused(f"an intact run, but the records of rounds {done} to {k - 1} are gone")
 
-    def _put_back(self, simulation: Simulation, first: int, k: int, records: dict[str, Array], path: Path) -> int:
-        """Records of rounds first …, as far as all of them go, cut at k; returns the round after the last."""
+    def _put_back(self, records: dict[str, Array], first: int, found: Mapping[str, Array], path: Path) -> int:
+        """Records of rounds first …, as far as all of them go and there is room; returns the round after the last."""
         with self._intact(path):
-            count = min(len(records["metrics.round"]), max(k - first, 0))
-            simulation.recorder.restore(first, {name: rows[:count] for name, rows in records.items()})
+            count = min(len(found["metrics.round"]), max(len(records["metrics.round"]) - first, 0))
+            for name, array in records.items():
+                array[first : first + count] = _of_shape((count, *array.shape[1:]), name, found[name][:count])
             return first + count
 
-    def finish(self, simulation: Simulation, result: Result) -> None:
+    def finish(self, result: Result, snapshot: Snapshot) -> None:
         """Write the results, then the state that rests on them, then drop the parts that they were merged from.
 
         Metrics after observation and truth: rounds that have metrics have the others.
@@ -192,7 +192,7 @@ class RunDirectory:
             write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
         write_metrics(self.path / "metrics.csv", result.metrics)
         write_text(self.path / "privacy.json", json_text(privacy_document(result)))
-        self.save(simulation, simulation.k)
+        self.save(snapshot)
         for pattern in ("records-*.npz", ".*.part"):
             for part in self.checkpoint.glob(pattern):
                 part.unlink()
@@ -259,6 +259,12 @@ def write_metrics(path: Path, metrics: Records) -> None:
     columns = [metrics[name].astype(int).tolist() if name in whole else metrics[name].tolist() for name in metrics]
     lines = [",".join(metrics), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))]
     write_text(path, "\n".join(lines) + "\n")
+
+
+def _of_shape(shape: tuple[int, ...], name: str, array: Array) -> Array:
+    if array.shape != shape:
+        raise ValueError(f"{name} has the shape {array.shape}, not {shape}")
+    return array
 
 
 def _versions() -> str:

@@ -12,7 +12,7 @@ from adversary.findings import QUANTITIES
 from adversary.report.drawing import svg
 from adversary.report.page import Shown, listed, page, section, summary, table
 from adversary.verdicts import RECOVERED
-from store.files import json_text, write_text
+from store.files import json_text, write_text, write_whole
 from studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
 
 if TYPE_CHECKING:
@@ -128,19 +128,14 @@ def write(matrix: Matrix, out: Path) -> None:
 
 
 def png(matrix: Matrix, path: Path) -> None:
-    """The heat map as a picture, written beside and renamed."""
+    """The heat map as a picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure, matrix)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        figure.savefig(beside, dpi=120, format="png")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, lambda file: figure.savefig(file, dpi=120, format="png"))
 
 
 def draw(figure: Figure, matrix: Matrix) -> None:

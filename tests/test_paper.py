@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2 import BadInput, Experiment, Result, Simulation
+from dpp2.algorithms.modes import Mode, StepParameters
 from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
-from dpp2.stability import Mode
 from dpp2.theory import conditions
 from dpp2.weights import Spectrum, check_step, spectrum
 
@@ -442,7 +442,7 @@ def test_determinant_on_a_mode(h: float, alpha: float, share: float, rho: float,
     G = alpha - beta * lam
     assert np.linalg.det(mode) == pytest.approx(1 - G * (h + damping * rho * lam), abs=1e-10)
     assert np.trace(mode) == pytest.approx(2 - G * (h + (1 + damping) * rho * lam), abs=1e-10)
-    assert Mode(h, lam).growth(alpha, beta, rho, damping) == pytest.approx(radius(mode), abs=1e-7)
+    assert Mode(h, lam).growth(StepParameters(alpha, beta, rho, damping)) == pytest.approx(radius(mode), abs=1e-7)
 
 
 @given(st.floats(-2, 5), st.floats(0.5, 40), st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.98, 1.02]))
@@ -453,7 +453,7 @@ def test_stability_of_a_mode(h: float, rho: float, damping: float, load: float) 
     if denominator < 0.1 or abs(h + damping * rho) < 1e-2:
         return
     alpha = 2 * (4 * load / denominator)  # G_λ = α/2 puts the load at 4 · load
-    growth = Mode(h, 1.0).growth(alpha, alpha / 2, rho, damping)
+    growth = Mode(h, 1.0).growth(StepParameters(alpha, alpha / 2, rho, damping))
     stable = h > -damping * rho and load < 1
     assert (growth < 1) == stable
 

@@ -22,6 +22,7 @@ import numpy as np
 from dpp2.keys import fresh_key
 from node.keyring import write_key
 from orchestrator import certs
+from store.files import write_npz, write_text
 
 NOBODY_IN_PARTICULAR = 10001
 SAMPLES, DIMENSION = 200, 10
@@ -34,14 +35,14 @@ def main() -> None:
     agents = range(parser.parse_args().agents)
     secrets, nodes = Path("secrets"), Path("runs/nodes")
     secrets.mkdir(mode=0o700, exist_ok=True)
-    (secrets / ".gitignore").write_text("*\n")
+    write_text(secrets / ".gitignore", "*\n")
     made = draw_keys(secrets, len(agents)) + draw_data(secrets, len(agents))
     made += certs.make(secrets / "certs", [(agent,) for agent in agents])
     for name in (*(f"agent-{agent}" for agent in agents), "orchestrator", "eavesdropper"):
         (nodes / name).mkdir(parents=True, exist_ok=True)
     user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODY_IN_PARTICULAR, NOBODY_IN_PARTICULAR)
     give_away(secrets, nodes, user, group)
-    Path(".env").write_text(f"DPP2_UID={user}\nDPP2_GID={group}\n")
+    write_text(Path(".env"), f"DPP2_UID={user}\nDPP2_GID={group}\n")
     print(f"{len(made)} made in {secrets}, readable by user {user} alone; containers run as that user (.env)")
 
 
@@ -61,7 +62,7 @@ def draw_data(folder: Path, agents: int) -> list[Path]:
         rng = np.random.default_rng()
         features = SPREAD * rng.standard_normal((SAMPLES, DIMENSION))
         labels = np.sign(features @ side) * rng.choice([1.0, -1.0], p=[0.9, 0.1], size=SAMPLES)
-        np.savez(path, features=features, labels=labels)
+        write_npz(path, {"features": features, "labels": labels}, 0o600)
     return missing
 
 

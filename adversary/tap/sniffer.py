@@ -19,6 +19,7 @@ from typing import Any
 from adversary.tap import pcap
 from adversary.tap.record import new_part
 from dpp2.errors import BadInput
+from store.files import write_text
 
 _ALL_PROTOCOLS = 0x0003
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_STATISTICS = 263, 1, 6
@@ -83,9 +84,7 @@ class Sniffer:
         _, dropped = struct.unpack("II", self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))
         if dropped:
             self.dropped += dropped
-            beside = self.path.with_suffix(".part")
-            beside.write_text(json.dumps({"dropped": self.dropped}))
-            beside.replace(drops_file(self.path))
+            write_text(drops_file(self.path), json.dumps({"dropped": self.dropped}))
 
     def close(self) -> None:
         self._flush()

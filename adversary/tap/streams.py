@@ -13,9 +13,7 @@ class Conversation:
 
     ends: tuple[str, str]
     link: str  # as a relay calls it, such as "3-7"; empty if a sniffer recorded it
-    sent: tuple[
-        tuple[UnbrokenBytes, ...], tuple[UnbrokenBytes, ...]
-    ]  # by the first end, by the second
+    sent: tuple[tuple[UnbrokenBytes, ...], tuple[UnbrokenBytes, ...]]  # by the first end, by the second
 
     def __str__(self) -> str:
         return f"link {self.link}" if self.link else " and ".join(self.ends)

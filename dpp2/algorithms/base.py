@@ -177,6 +177,10 @@ class AlgorithmSection(Section):
         why = f"the gap grows without bound; a smaller algorithm.{self.step} is the first thing to try with {self.name}"
         return Divergence(k, float("nan"), "unexplained", why)
 
+    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
+        """Of the noise-free iteration linearised at x; nan where nobody has analysed it, or it would take too long."""
+        return float("nan")
+
     def conditions(self, smoothness: float, eigenvalues: Spectrum) -> list[Condition]:
         """Sufficient conditions for convergence with M̄ = `smoothness`; none where none are known."""
         return []

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
+from dpp2.algorithms import modes
 from dpp2.algorithms.base import AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
 from dpp2.algorithms.declared import (
     BOTH_DAMPED,
@@ -37,7 +38,7 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import SILENCE, EtaStream
 from dpp2.privacy import Dpp2Releases, Releases, Unsupported
-from dpp2.stability import Divergence, Gradient, explain, fastest_mode
+from dpp2.stability import Divergence, Gradient
 from dpp2.theory import Condition, conditions
 from dpp2.weights import Spectrum, check_step
 
@@ -109,8 +110,14 @@ class Dpp2Section(AlgorithmSection):
         ]
 
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence:
-        parameters = (self.alpha, self.beta, self.rho, self.damping)
-        return explain(fastest_mode(x, gradient, P, *parameters), *parameters, k)
+        return modes.instability(x, gradient, P, self._steps, k)
+
+    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
+        return modes.spectral_radius(x, gradient, P, self._steps)
+
+    @property
+    def _steps(self) -> modes.StepParameters:
+        return modes.StepParameters(self.alpha, self.beta, self.rho, self.damping)
 
     def conditions(self, smoothness: float, eigenvalues: Spectrum) -> list[Condition]:
         """The paper's."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import (
     MOST_ROUNDS,
     Calibration,
@@ -23,7 +24,6 @@ from dpp2.privacy import (
 )
 from dpp2.privacy.account import Account
 from dpp2.privacy.calibrate import Unknown
-from dpp2.simulation import Simulation
 
 _PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
 _PAPER_ROUNDS = 500
@@ -39,7 +39,7 @@ class PrivacyQuery:
 
     @classmethod
     def of(cls, experiment: Experiment) -> PrivacyQuery:
-        account = Simulation(experiment, record=False).account
+        account = PreparedRun.of(experiment).account()
         return cls(_mechanisms(account), experiment.run.rounds, account.notes)
 
     def changed(self, rounds: int | None, parameters: Mapping[str, float]) -> PrivacyQuery:

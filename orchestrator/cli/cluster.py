@@ -9,12 +9,12 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from orchestrator.cli.app import Json, Overrides, app, check_counts, examples
-from orchestrator.output import console, errors, print_json, progress_bar
+from orchestrator.output import console, errors, print_json, progress_bar, waiting
 from orchestrator.runner import RunFailed
 
 if TYPE_CHECKING:
     from node.tls import Identity
-    from orchestrator.orchestrate import RunSummary
+    from orchestrator.orchestrate import Orchestration, RunSummary
 
 ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
@@ -107,10 +107,15 @@ def orchestrate(
     Nodes that are not there yet, or go away, are waited for and named. The same command line goes on after this
     process has died. Neither data, nor keys, nor vectors ever come here.
     """
+    from dpp2.prepared import PreparedRun
+    from node.cluster import Cluster
+    from orchestrator.orchestrate import Orchestration, run_id_of
+
     check_counts(("--window", window))
     identity = _identity(tls, plaintext)
-    resolved = Experiment.load(experiment, overrides or []).resolve()
-    done = _driven(resolved, cluster, identity, state, window=1 if strict else window, keep=keep)
+    prepared = PreparedRun.of(Experiment.load(experiment, overrides or []))
+    nodes, run_id = Cluster.load(cluster), run_id_of(prepared.experiment, state)
+    done = _driven(Orchestration(prepared, run_id, nodes, identity, window=1 if strict else window, keep=keep))
     print_json(done) if json else _print_summary(done)
     _warn(done)
 
@@ -123,26 +128,14 @@ def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
     return Identity.load(tls, [ORCHESTRATOR]) if tls else None
 
 
-def _driven(
-    resolved: Experiment, cluster: Path, identity: Identity | None, state: Path, *, window: int, keep: bool
-) -> RunSummary:
-    from node.cluster import Cluster
+def _driven(asked: Orchestration) -> RunSummary:
     from orchestrator.drive import DriveFailed
     from orchestrator.orchestrate import orchestrate as drive_nodes
-    from orchestrator.orchestrate import run_id_of
 
-    nodes, run_id = Cluster.load(cluster), run_id_of(resolved, state)
+    rounds = asked.prepared.experiment.run.rounds
     try:
         with progress_bar("rounds") as show:
-            return drive_nodes(
-                resolved,
-                nodes,
-                run_id,
-                identity,
-                window=window,
-                keep=keep,
-                progress=lambda drive: show(drive.round, resolved.run.rounds, waiting(drive.late())),
-            )
+            return drive_nodes(asked, lambda drive: show(drive.round, rounds, waiting(drive.late())))
     except DriveFailed as failure:
         raise RunFailed(str(failure)) from None
 
@@ -186,8 +179,3 @@ def collect(
         errors.print("note: without telemetry there is no truth.npz, and an audit cannot be scored")
     if done.missing:
         errors.print(f"note: left out: {done.missing}")
-
-
-def waiting(agents: list[int]) -> str:
-    """Whom everybody waits for, in a few words."""
-    return f"waiting for {', '.join(map(str, agents[:8]))}{' …' if len(agents) > 8 else ''}" if agents else ""

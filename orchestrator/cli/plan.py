@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import BadInput, Experiment
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
@@ -81,12 +82,12 @@ def _planned(experiment: Experiment, budget: float, effort: Effort, name: str) -
 
 def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
-    simulation = Simulation(experiment, record=False)
-    account = simulation.account
+    prepared = PreparedRun.of(experiment)
+    account = prepared.account()
     if account.unsupported_reason:
         accepted = f"one with an account ({account.unsupported_reason.reason})"
         raise BadInput("algorithm.name", experiment.algorithm.name, accepted)
-    return adjacency_of(simulation.experiment), max(mechanism.smoothness for mechanism in account.distinct)
+    return adjacency_of(prepared.experiment), max(mechanism.smoothness for mechanism in account.distinct)
 
 
 def _document(plans: Plans) -> dict[str, object]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpp2 import Simulation
+from dpp2.prepared import PreparedRun
 from node.cluster import Cluster
 from node.codec import encode
 from node.limits import CHANNEL_OPTIONS, CHECKPOINT_EVERY
@@ -27,6 +27,7 @@ from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
 from orchestrator.local import Tap, for_nodes
+from store.files import write_text
 
 REPETITIONS = 5
 
@@ -92,12 +93,12 @@ class Lines:
 
 
 @asynccontextmanager
-async def bare(simulation: Simulation, groups: Groups, *, tuned: bool = True) -> Any:
+async def bare(prepared: PreparedRun, groups: Groups, *, tuned: bool = True) -> Any:
     """Agents of one process share it here as their nodes do there; each keeps its own streams.
 
     Tuned: with the same settings of gRPC and Python as nodes have, which make streams faster, too.
     """
-    graph, frame = simulation.prepared.graph, frame_bytes(simulation)
+    graph, frame = prepared.graph, frame_bytes(prepared)
     neighbours = {agent: [int(j) for j in graph.neighbours(agent)] for agent in range(graph.agents)}
     shared = {"neighbours": neighbours, "bytes": frame, "tuned": tuned}
     agents = [[agent for node in process for agent in node] for process in groups]
@@ -150,7 +151,7 @@ class Nodes:
 
 @asynccontextmanager
 async def nodes(
-    simulation: Simulation, groups: Groups, *, tls: bool = False, every: int = CHECKPOINT_EVERY, tap: Tap | None = None
+    prepared: PreparedRun, groups: Groups, *, tls: bool = False, every: int = CHECKPOINT_EVERY, tap: Tap | None = None
 ) -> Any:
     """One process per element of `groups`, with a node per element of that, which hosts its agents."""
     flat = [node for process in groups for node in process]
@@ -159,28 +160,28 @@ async def nodes(
         certificates = folder / "certs" if tls else None
         if certificates:
             certs.make(certificates, flat, days=1)
-        processes, ports = await _workers(stack, simulation, groups, folder, certificates, every)
+        processes, ports = await _workers(stack, prepared, groups, folder, certificates, every)
         addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
-        edges = [(int(i), int(j)) for i, j in simulation.prepared.graph.edges]
+        edges = [(int(i), int(j)) for i, j in prepared.graph.edges]
         links = await tap.start(addresses, edges) if tap else {}
         if tap:
             stack.push_async_callback(tap.stop)
-        (folder / "cluster.toml").write_text(Cluster(addresses, links).to_toml())
+        write_text(folder / "cluster.toml", Cluster(addresses, links).to_toml())
         identity = Identity.load(certificates / "orchestrator", [ORCHESTRATOR]) if certificates else None
         channels = [open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS) for node in flat]
         controls = [wire_pb2_grpc.ControlStub(await stack.enter_async_context(channel)) for channel in channels]
-        request = wire_pb2.PrepareRequest(run=simulation.run_id, digest=simulation.experiment.digest)
+        request = wire_pb2.PrepareRequest(run=prepared.run_id, digest=prepared.experiment.digest)
         await asyncio.gather(*(control.Prepare(request) for control in controls))
-        side = Nodes(controls, simulation.run_id, processes)
+        side = Nodes(controls, prepared.run_id, processes)
         stack.callback(side.cancel)
         yield side
 
 
 async def _workers(
-    stack: AsyncExitStack, simulation: Simulation, groups: Groups, folder: Path, certificates: Path | None, every: int
+    stack: AsyncExitStack, prepared: PreparedRun, groups: Groups, folder: Path, certificates: Path | None, every: int
 ) -> tuple[list[_Process], dict[str, int]]:
     """The processes, which end with the stack, and the ports that their nodes listen on."""
-    (folder / "experiment.toml").write_text(for_nodes(simulation, folder).to_toml())
+    write_text(folder / "experiment.toml", for_nodes(prepared, folder).to_toml())
     shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
     shared |= {"home": str(folder), "tls": str(certificates or "")}
     settings = [{**shared, "groups": process, "every": every} for process in groups]
@@ -193,13 +194,13 @@ async def _workers(
 
 
 @asynccontextmanager
-async def disropt(simulation: Simulation, python: str) -> Any:
+async def disropt(prepared: PreparedRun, python: str) -> Any:
     """The same network under DISROPT, a process per agent."""
     script = Path(__file__).with_name("mpi.py")
-    agents = simulation.prepared.graph.agents
+    agents = prepared.graph.agents
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         edges = Path(folder) / "graph.edges"
-        edges.write_text("".join(f"{i} {j}\n" for i, j in simulation.prepared.graph.edges))
+        write_text(edges, "".join(f"{i} {j}\n" for i, j in prepared.graph.edges))
         mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         process = await _Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
@@ -215,10 +216,10 @@ def has_disropt(python: str) -> bool:
     return bool(found) and subprocess.run([python, "-c", "import disropt"], capture_output=True).returncode == 0
 
 
-def frame_bytes(simulation: Simulation) -> int:
+def frame_bytes(prepared: PreparedRun) -> int:
     """As long as a frame of one agent is."""
-    rows = np.ones((1, simulation.driver.dimension))
-    return len(encode(simulation.run_id, 1000, simulation.experiment.algorithm.phases[0], [1], rows))
+    rows = np.ones((1, prepared.objective([0]).dimension))
+    return len(encode(prepared.run_id, 1000, prepared.experiment.algorithm.phases[0], [1], rows))
 
 
 async def taking_turns(sides: Mapping[str, Side], rounds: Mapping[str, int]) -> dict[str, float]:

@@ -18,8 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dpp2 import Experiment, Simulation
+from dpp2 import Experiment
+from dpp2.prepared import PreparedRun
 from orchestrator.local import for_nodes
+from store.files import write_text
 from studies.bench.benchmark import Bench, Benchmark, Note
 from studies.bench.contenders import (
     REPETITIONS,
@@ -62,7 +64,7 @@ class NetworkBenchmark(Benchmark[NetworkMeasured]):
 
 
 async def _bench(note: Note, python: str | None) -> NetworkMeasured:
-    paper, two, fifty = _simulation(), "50 agents, a service each, 2 processes", "50 agents, a process each"
+    paper, two, fifty = _prepared(), "50 agents, a service each, 2 processes", "50 agents, a process each"
     return NetworkMeasured(
         two_processes=await _against_bare(paper, separately(50, 2), 20, note, two),
         fifty_processes=await _against_bare(paper, separately(50, 50), 10, note, fifty, python),
@@ -75,24 +77,24 @@ async def _bench(note: Note, python: str | None) -> NetworkMeasured:
     )
 
 
-def _simulation(**overrides: Any) -> Simulation:
+def _prepared(**overrides: Any) -> PreparedRun:
     """An experiment that is only ever run by nodes, for as many rounds as are asked for."""
-    return Simulation(Experiment.load(overrides={"run.rounds": 10**5, **overrides}), record=False)
+    return PreparedRun.of(Experiment.load(overrides={"run.rounds": 10**5, **overrides}))
 
 
 async def _against_bare(
-    simulation: Simulation, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
+    prepared: PreparedRun, groups: Groups, rounds: int, note: Note, what: str, python: str | None = None
 ) -> AgainstBare:
     """Nodes, bare streams with their settings, bare streams as gRPC comes, and DISROPT if there is a Python for it."""
     note(what)
     async with AsyncExitStack() as stack:
-        starts = {"ours": nodes(simulation, groups), "bare": bare(simulation, groups)}
-        starts["untuned"] = bare(simulation, groups, tuned=False)
+        starts = {"ours": nodes(prepared, groups), "bare": bare(prepared, groups)}
+        starts["untuned"] = bare(prepared, groups, tuned=False)
         if python is not None:
-            starts["disropt"] = disropt(simulation, python)
+            starts["disropt"] = disropt(prepared, python)
         sides = {name: await stack.enter_async_context(start) for name, start in starts.items()}
         rates = await taking_turns(sides, dict.fromkeys(sides, rounds))
-    messages = _messages(simulation)
+    messages = _messages(prepared)
     return AgainstBare(
         rounds_per_second=rates["ours"],
         rounds_per_second_bare=rates["bare"],
@@ -105,44 +107,44 @@ async def _against_bare(
     )
 
 
-def _messages(simulation: Simulation) -> int:
+def _messages(prepared: PreparedRun) -> int:
     """In one round: every phase in both directions of every link."""
-    return len(simulation.experiment.algorithm.phases) * 2 * len(simulation.prepared.graph.edges)
+    return len(prepared.experiment.algorithm.phases) * 2 * len(prepared.graph.edges)
 
 
-async def _together(simulation: Simulation, note: Note) -> Together:
+async def _together(prepared: PreparedRun, note: Note) -> Together:
     """The same fifty agents, hosted by two nodes and by fifty."""
     note("50 agents in 2 nodes, and in 50")
     shapes = {"together": together(50, 2), "apart": separately(50, 50)}
-    async with nodes(simulation, shapes["together"]) as two, nodes(simulation, shapes["apart"]) as fifty:
+    async with nodes(prepared, shapes["together"]) as two, nodes(prepared, shapes["apart"]) as fifty:
         rates = await taking_turns({"together": two, "apart": fifty}, {"together": 200, "apart": 10})
     return Together(rates["together"], rates["apart"], times_apart=rates["together"] / rates["apart"])
 
 
 @contextmanager
-def ten_agents() -> Iterator[Simulation]:
+def ten_agents() -> Iterator[PreparedRun]:
     """10 agents and 25 edges, drawn at random."""
     import networkx as nx
 
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         path = Path(folder) / "graph.edges"
         graph = next(g for g in (nx.gnm_random_graph(10, 25, seed=seed) for seed in range(100)) if nx.is_connected(g))
-        path.write_text("".join(f"{i} {j}\n" for i, j in graph.edges))
-        yield _simulation(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
+        write_text(path, "".join(f"{i} {j}\n" for i, j in graph.edges))
+        yield _prepared(**{"network.topology": "file", "network.path": str(path), "network.agents": 10})
 
 
 async def _ten_agents(note: Note, python: str | None) -> AgainstBare:
     """One process each."""
-    with ten_agents() as simulation:
-        return await _against_bare(simulation, separately(10, 10), 60, note, "10 agents, 25 edges", python)
+    with ten_agents() as prepared:
+        return await _against_bare(prepared, separately(10, 10), 60, note, "10 agents, 25 edges", python)
 
 
 async def _wide(note: Note) -> Wide:
     """4 agents that send 800,000 bytes a message."""
     wide = {"network.topology": "complete", "network.agents": 4, "problem.name": "quadratic"}
-    simulation = _simulation(**wide, **{"problem.dimension": 100_000})
-    found = await _against_bare(simulation, separately(4, 4), 10, note, "4 agents, d = 100,000")
-    bytes_per_message = frame_bytes(simulation)
+    prepared = _prepared(**wide, **{"problem.dimension": 100_000})
+    found = await _against_bare(prepared, separately(4, 4), 10, note, "4 agents, d = 100,000")
+    bytes_per_message = frame_bytes(prepared)
     ours, plain = found.messages_per_second, found.messages_per_second_bare
     return Wide(ours * bytes_per_message, plain * bytes_per_message, found.of_bare)
 
@@ -150,11 +152,11 @@ async def _wide(note: Note) -> Wide:
 async def _overhead(note: Note) -> Overhead:
     """Of TLS, and of a checkpoint every 10 rounds, on 50 agents in 2 processes, a service each."""
     note("TLS and checkpoints")
-    simulation, groups = _simulation(), separately(50, 2)
+    prepared, groups = _prepared(), separately(50, 2)
     async with (
-        nodes(simulation, groups, every=_NEVER) as plain,
-        nodes(simulation, groups, every=_NEVER, tls=True) as tls,
-        nodes(simulation, groups, every=10) as saving,
+        nodes(prepared, groups, every=_NEVER) as plain,
+        nodes(prepared, groups, every=_NEVER, tls=True) as tls,
+        nodes(prepared, groups, every=10) as saving,
     ):
         sides = {"plain": plain, "tls": tls, "saving": saving}
         rates = await taking_turns(sides, dict.fromkeys(sides, 20))
@@ -165,8 +167,8 @@ async def _overhead(note: Note) -> Overhead:
 async def _memory(note: Note) -> Memory:
     """What a node holds after 2,000 and after 10,000 rounds."""
     note("memory over 10,000 rounds")
-    simulation = _simulation(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
-    async with nodes(simulation, separately(4, 4)) as ours:
+    prepared = _prepared(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
+    async with nodes(prepared, separately(4, 4)) as ours:
         await ours.block(2_000)
         before = await ours.resident()
         await ours.block(8_000)
@@ -179,7 +181,7 @@ def _start_up(note: Note) -> StartUp:
     """CPU seconds until a node of the paper's experiment listens, and whether it has loaded what it does not need."""
     note("start-up")
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
-        (Path(folder) / "experiment.toml").write_text(for_nodes(_simulation(), Path(folder)).to_toml())
+        write_text(Path(folder) / "experiment.toml", for_nodes(_prepared(), Path(folder)).to_toml())
         scripts = {"node": _START, "libraries": _LIBRARIES}
         turns = [{name: _started(script, folder) for name, script in scripts.items()} for _ in range(REPETITIONS)]
     seconds = {name: median(turn[name].cpu_seconds for turn in turns) for name in scripts}

@@ -108,9 +108,7 @@ def compare(
 
 def zero_gap(problem: Experiment) -> float:
     """(1/N)‖Σ_i ∇f_i(0)‖²."""
-    agents, bound = problem.network.agents, problem.privacy.feature_bound
-    section = problem.problem if bound is None else problem.problem.bounded(bound)
-    objective = section.objective(range(agents), agents)
+    objective, agents = problem.objective(), problem.network.agents
     total = objective(np.zeros((agents, objective.dimension)))[1].sum(axis=0)
     return float(total @ total) / agents
 

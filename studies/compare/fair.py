@@ -27,9 +27,7 @@ class Bounds:
     @classmethod
     def of(cls, experiment: Experiment) -> Bounds:
         """Of a resolved experiment; this builds its objectives."""
-        agents, bound = experiment.network.agents, experiment.privacy.feature_bound
-        problem = experiment.problem if bound is None else experiment.problem.bounded(bound)
-        objective = problem.objective(range(agents), agents)
+        objective = experiment.objective()
         return cls(frozen(objective.smoothness), objective.dimension)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from store.files import write_whole
 from studies.compare.comparison import Comparison, TunedMethod
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def panels(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:
 
 def save(figure: Figure, path: Path) -> None:
     """Under its name there is only ever a complete file."""
-    beside = path.with_name(f".{path.name}")
-    figure.savefig(beside, dpi=90, format="png")
-    beside.replace(path)
+    write_whole(path, lambda file: figure.savefig(file, dpi=90, format="png"))
 
 
 def draw(made: Comparison, path: Path) -> None:

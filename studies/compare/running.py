@@ -9,7 +9,7 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
-from dpp2.embedded import BLOCK
+from dpp2.embedded import EmbeddedDriver, in_blocks
 from dpp2.metrics import measure
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
@@ -50,7 +50,7 @@ def final_gap(job: Trial) -> float:
     Nothing is measured on the way and nobody watches for divergence: a setting that diverges shows it at its end.
     """
     try:
-        network = PreparedRun.of(_seeded(job)).driver(BLOCK)
+        network = EmbeddedDriver.of(in_blocks(PreparedRun.of(_seeded(job))))
     except BadInput:  # a factor of the grid that this network or problem does not admit
         return math.inf
     with np.errstate(over="ignore", invalid="ignore"):

@@ -111,7 +111,7 @@ def test_a_local_cluster_of_processes_can_be_tapped(tmp_path: Path) -> None:
     simulation = Simulation(small(run__rounds=10, run__transport="grpc"))
     tap = RelayTap(tmp_path / "tap")
     groups = one_each(4)
-    cluster = LocalCluster(simulation, tmp_path / "nodes", groups, ledger=tmp_path / "ledger.json", tap=tap)
+    cluster = LocalCluster(simulation.prepared, tmp_path / "nodes", groups, ledger=tmp_path / "ledger.json", tap=tap)
     asyncio.run(cluster.run(lambda drive: None, window=64, stop_requested=threading.Event().is_set))
     (tmp_path / "experiment.toml").write_text(simulation.experiment.to_toml())
     found = tap.finish(tmp_path).observation

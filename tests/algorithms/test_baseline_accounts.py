@@ -318,5 +318,5 @@ def test_a_budget_cannot_be_kept_without_a_pure_epsilon(name: str) -> None:
     simulation = Simulation(Experiment.load(overrides={"algorithm.name": name, "privacy.budget": 20.0}))
     assert simulation.remaining == 0
     assert "no budget can be kept: Gaussian noise has no pure ε" in str(simulation.allowance.reason)
-    charged = simulation.fresh_ledgers()[0].charge("run", simulation.account.mechanisms[0], 5)
+    charged = simulation.budget.fresh_ledgers()[0].charge("run", simulation.account.mechanisms[0], 5)
     assert isinstance(charged.spent(), Unsupported)  # and is not forgotten

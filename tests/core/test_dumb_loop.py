@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 from dpp2 import Experiment, Result, Simulation
 from dpp2.keys import RunKeys
-from dpp2.prepared import Secrets
+from dpp2.prepared import PreparedRun, Secrets
 from dpp2.problems import ProblemSection
 from dpp2.weights import weight_matrix
 
@@ -126,7 +126,7 @@ BLOCK = st.sampled_from([1, 2, 3, 5, 4096])
 
 
 def check_against_the_dumb_loop(experiment: Experiment, block: int) -> None:
-    simulation = Simulation(experiment, secrets=Secrets(AGENT_SECRET, ETA_SECRET, RUN_ID), block=block)
+    simulation = Simulation(PreparedRun.of(experiment, Secrets(AGENT_SECRET, ETA_SECRET, RUN_ID)), block=block)
     assert max(len(part.state.x) for part in simulation.driver.blocks) <= block
     x0 = np.concatenate(simulation.driver.x)
     simulation.advance(simulation.remaining)
@@ -182,9 +182,9 @@ def test_a_restored_state_goes_on_as_if_it_had_never_stopped() -> None:
     whole.advance(20)
     stopped.advance(8)
     resumed = Simulation(experiment, block=4)
-    resumed.driver.restore(stopped.driver.state())
-    resumed.recorder.restore(0, stopped.recorder.slice(0, 8))
-    resumed.k = 8
+    snapshot = stopped.snapshot()
+    stopped.advance(20)  # a snapshot stays as it was taken
+    resumed.restore(snapshot)
     resumed.advance(20)
     assert_close(resumed.result().x, whole.result().x)
     np.testing.assert_array_equal(resumed.result().metrics.gap[:8], whole.result().metrics.gap[:8])

@@ -268,7 +268,7 @@ SMALL = ["network.topology=ring", "network.agents=6", "problem.name=quadratic", 
 
 
 def truth(*overrides: str, secrets: Secrets | None = None) -> Any:
-    simulation = Simulation(Experiment.load(overrides=[*SMALL, *overrides]), secrets=secrets)
+    simulation = Simulation(PreparedRun.of(Experiment.load(overrides=[*SMALL, *overrides]), secrets))
     simulation.advance(simulation.remaining)
     return simulation.result().truth
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from core.programs import matrix, normal, problem
 from dpp2 import Experiment, Result, Simulation, run
-from dpp2.stability import Divergence, DivergenceDetector, Mode, explain, fastest_mode
+from dpp2.algorithms.modes import Mode, StepParameters, explain, fastest_mode, spectral_radius
+from dpp2.arrays import Array
+from dpp2.stability import Divergence, DivergenceDetector
 
 QUADRATIC: dict[str, Any] = {
     "network.topology": "ring",
@@ -29,6 +32,7 @@ COUNTEREXAMPLE: dict[str, Any] = {
     "problem.curvature": [-1.0, -1.0, 3.0],
     "problem.spread": 0.0,
 }
+STEP = StepParameters(alpha=0.1, beta=0.05, rho=10.0)
 DIVERGING: dict[str, tuple[dict[str, Any], str]] = {
     "negative curvature": (COUNTEREXAMPLE, "negative curvature"),
     "negative curvature under noise": (COUNTEREXAMPLE | {"noise.u_w": 1.0, "noise.u_e": 1.0}, "negative curvature"),
@@ -157,7 +161,7 @@ def test_fastest_mode_of_equal_curvatures_is_the_one_the_formula_names(h: float,
     """−h on every agent: consensus grows by 1 + αh, the disagreement modes by √(1 + G_λh) only."""
     P = matrix(topology, agents)
     objective = problem("quadratic", agents, dimension=2, curvature=-h, spread=0.0).objective(range(agents), agents)
-    mode = fastest_mode(normal(agents, 2), lambda x: objective(x)[1], P, 0.1, 0.04, 10.0, 0.0)
+    mode = fastest_mode(normal(agents, 2), lambda x: objective(x)[1], P, StepParameters(0.1, 0.04, 10.0))
     assert mode.curvature == pytest.approx(-h, rel=1e-4)
     assert mode.eigenvalue == pytest.approx(0, abs=1e-4)
 
@@ -166,10 +170,10 @@ def test_fastest_mode_of_the_counterexample() -> None:
     """x_1 = −x_2: curvature −1, eigenvalue 1, growth √1.05."""
     section = problem("quadratic", 3, dimension=1, curvature=[-1.0, -1.0, 3.0], spread=0.0)
     objective = section.objective(range(3), 3)
-    mode = fastest_mode(normal(3, 1), lambda x: objective(x)[1], matrix("complete", 3), 0.1, 0.05, 10.0, 0.0)
+    mode = fastest_mode(normal(3, 1), lambda x: objective(x)[1], matrix("complete", 3), STEP)
     assert mode.curvature == pytest.approx(-1, abs=0.02)
     assert mode.eigenvalue == pytest.approx(1, abs=1e-4)
-    assert mode.growth(0.1, 0.05, 10.0, 0.0) == pytest.approx(1.05**0.5, abs=1e-3)
+    assert mode.growth(STEP) == pytest.approx(1.05**0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +189,151 @@ def test_fastest_mode_of_the_counterexample() -> None:
     ],
 )
 def test_explanation_of_a_mode(mode: Mode, damping: float, cause: str) -> None:
-    found = explain(mode, 0.1, 0.05, 10.0, damping, k=7)
+    found = explain(mode, replace(STEP, damping=damping), k=7)
     assert (found.cause, found.round) == (cause, 7)
     assert (found.growth > 1) == (cause != "unexplained")
 
 
-def test_watch_without_an_analysis_still_stops_on_overflow() -> None:
+@given(
+    st.sampled_from(["ring", "path", "complete", "star"]),
+    st.integers(3, 6),
+    st.sampled_from([0.0, 0.01, 1.0]),
+    st.integers(0, 99),
+)
+@settings(max_examples=20, deadline=None)
+def test_spectral_radius_is_that_of_a_round(topology: str, agents: int, damping: float, seed: int) -> None:
+    """Against the matrix of one round on (x, q), written out; its idle eigenvalue is q common to all agents."""
+    curvature = np.random.default_rng(seed).uniform(-1, 3, agents)
+    P, step = matrix(topology, agents), StepParameters(0.1, 0.04, 10.0, damping)
+    section = problem("quadratic", agents, dimension=2, curvature=curvature.tolist(), spread=0.0)
+    objective = section.objective(range(agents), agents)
+    H, L, one = np.diag(curvature), P.toarray(), np.eye(agents)
+    G = 0.1 * one - 0.04 * L
+    once = np.block([[one - G @ (H + (1 + damping) * 10 * L), -G], [10 * L, one]])
+    values = np.linalg.eigvals(once)
+    idle = np.argmin(np.abs(values - 1))
+    expected = np.abs(np.delete(values, idle)).max()
+    assert spectral_radius(normal(agents, 2), lambda x: objective(x)[1], P, step) == pytest.approx(expected, abs=1e-6)
+
+
+# --- slow divergence ------------------------------------------------------------------------------------------
+
+
+def slow(curvature: float, rounds: int = 10_000, **changes: Any) -> Result:
+    """The counterexample with little curvature: x_1 = −x_2 grows by √(1 − G_λ(c + τρλ)), with G_λ = 1/20 and λ = 1."""
+    overrides = {"run.rounds": rounds, "problem.curvature": [curvature, curvature, 3.0]}
+    changed = {name.replace("__", "."): value for name, value in changes.items()}
+    return run(Experiment.load(overrides=COUNTEREXAMPLE | overrides | changed), record=False)
+
+
+NOISY = {"noise__u_w": 1.0, "noise__u_e": 1.0}
+
+
+@pytest.mark.parametrize("noise", [{}, NOISY], ids=["silent", "noisy"])
+@pytest.mark.parametrize("curvature", [-0.02, -0.03, -0.04, -0.05, -0.06, -0.07])
+def test_slow_divergence_is_found_and_explained(curvature: float, noise: dict[str, float]) -> None:
+    """Growth by 0.05 to 0.18 % a round, which would reach gaps of 1e6 to 1e29 in 20,000 rounds."""
+    result = slow(curvature, **noise)
+    assert result.divergence is not None
+    assert result.divergence.cause == "negative curvature"
+    assert result.divergence.growth == pytest.approx((1 - 0.05 * curvature) ** 0.5, abs=2e-5)
+    assert result.metrics.gap.max() < 1000 * result.metrics.gap[0]
+    assert f"h = {curvature:.3g} is below" in result.divergence.explanation
+
+
+@pytest.mark.parametrize("noise", [{}, NOISY], ids=["silent", "noisy"])
+@pytest.mark.parametrize(("curvature", "damping"), [(0.02, 0.0), (0.07, 0.0), (-0.02, 0.003), (-0.07, 0.009)])
+def test_slow_convergence_is_not_accused(curvature: float, damping: float, noise: dict[str, float]) -> None:
+    """The same family just on the other side: radii of 0.9995 to 0.998."""
+    result = slow(curvature, 5000, algorithm__damping=damping, **noise)
+    assert result.divergence is None
+    assert result.metrics.gap[4000:].max() < 0.2 * result.metrics.gap[:1000].max()
+
+
+@pytest.mark.parametrize("curvature", [-0.03, -0.07])
+def test_slow_divergence_of_a_network_too_large_for_eigenvalues(curvature: float) -> None:
+    """3 · 30 numbers: here the trial decides, which goes on for as long as the run has been."""
+    result = slow(curvature, problem__dimension=30, **NOISY)
+    assert result.divergence is not None
+    assert result.divergence.cause == "negative curvature"
+
+
+def test_slow_convergence_of_a_network_too_large_for_eigenvalues() -> None:
+    assert slow(0.02, problem__dimension=30, **NOISY).divergence is None
+
+
+@pytest.mark.parametrize("name", ["extra", "gradient-tracking"])
+@pytest.mark.parametrize("curvature", [-0.02, 0.02])
+def test_slow_divergence_of_algorithms_without_an_analysis(name: str, curvature: float) -> None:
+    """Every f_i = ½c‖x‖²: the agreed point grows, or shrinks, by a factor of 1 − αc a round."""
+    overrides = QUADRATIC | {"algorithm.name": name, "algorithm.alpha": 0.08, "problem.curvature": curvature}
+    result = run(Experiment.load(overrides=overrides | {"run.rounds": 5000}), record=False)
+    assert result.diverged == (curvature < 0)
+
+
+# --- the detector by itself -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Course:
+    """A run whose noise-free gap changes by a factor every round, and oscillates."""
+
+    factor: float
+    radius: float = float("nan")
+    tried: int = 0  # rounds on trial
+
+    @property
+    def x(self) -> Array:
+        return np.ones((2, 1))
+
+    def trial(self, k: int) -> Course:
+        return self
+
+    def gaps(self, rounds: int) -> Array:
+        at = np.arange(self.tried, self.tried + rounds)
+        self.tried += rounds
+        return np.asarray(self.factor**at * (1.1 + np.cos(at / 40)))
+
+    def spectral_radius(self, x: Array) -> float:
+        return self.radius
+
+    def instability(self, x: Array, k: int) -> Divergence | None:
+        return None
+
+
+def judged(course: Course, k: int) -> bool:
+    """Whether a gap that has risen a hundredfold in k rounds is divergence."""
+    detector = DivergenceDetector(course)
+    gaps = np.geomspace(1.0, 100.0, k + 1)
+    detector.check(gaps, 0, [np.ones((2, 1))])
+    detector.check(gaps, k, [np.ones((2, 1))])
+    return detector.divergence is not None
+
+
+@pytest.mark.parametrize("rate", [1e-4, 3e-4, 1e-3, 3e-3, 1e-2])
+def test_growth_that_has_lifted_the_gap_is_found_however_slow(rate: float) -> None:
+    k = int(np.log(100) / rate)
+    course = Course(1 + rate)
+    assert judged(course, k)
+    assert course.tried <= max(200, k)
+    assert not judged(Course(1 - rate), k)
+    assert not judged(Course(1.0), k)
+
+
+def test_a_trial_is_short_where_the_gap_falls_or_the_iteration_is_known_to_be_stable() -> None:
+    for course in (Course(0.98), Course(1.0, radius=0.9999), Course(0.9999, radius=1.0)):
+        assert not judged(course, 10_000)
+        assert course.tried == 200
+
+
+def test_a_radius_above_one_gives_a_trial_the_time_it_needs() -> None:
+    assert judged(Course(1.0005**2, radius=1.0005), 300)
+    assert not judged(Course(1.0005**2), 300)
+
+
+def test_an_overflow_ends_a_run_that_nobody_can_analyse() -> None:
     """An algorithm that offers no linearisation: the run ends when floats do, and says no more than that."""
-    detector = DivergenceDetector(lambda x, k: None, lambda k, rounds: np.ones(rounds))
+    detector = DivergenceDetector(Course(0.9))
     x = [np.ones((2, 1))]
     detector.check(np.array([1.0]), 0, x)
     detector.check(np.array([1.0, 50.0]), 1, x)

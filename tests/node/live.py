@@ -62,7 +62,7 @@ class Live:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.tls:
             certs.make(self.tls, list(self.groups.values()), days=1)
-        (self.folder / "experiment.toml").write_text(for_nodes(self.simulation, self.folder).to_toml())
+        (self.folder / "experiment.toml").write_text(for_nodes(self.simulation.prepared, self.folder).to_toml())
         secrets = self.simulation.prepared.secrets
         if self.simulation.experiment.run.seed == "os":
             write_key(self.folder / "eta.key", secrets.eta)
@@ -131,7 +131,7 @@ class Live:
 
     def merged(self) -> Simulation:
         """A fresh simulation, filled with what the nodes wrote down."""
-        simulation = Simulation(self.simulation.experiment, secrets=self.simulation.prepared.secrets)
+        simulation = Simulation(self.simulation.prepared)
         load_node_records(simulation, [run_folder(home, self.run_id) for home in self.homes])
         return simulation
 

@@ -41,7 +41,7 @@ async def give(nodes: Live, budgets: Mapping[int, float | None]) -> None:
     """Start nodes again, each with a budget of its own in its own file."""
     for node, budget in budgets.items():
         await nodes.nodes[node].stop()
-        common = for_nodes(nodes.simulation, nodes.folder)
+        common = for_nodes(nodes.simulation.prepared, nodes.folder)
         own = replace(common, privacy=common.privacy.updated(budget=budget))
         assert own.digest == nodes.digest
         (nodes.folder / "experiment.toml").write_text(own.to_toml())
@@ -81,7 +81,7 @@ async def test_a_node_stops_before_its_budget_whatever_is_released(groups: list[
             assert run.begun == WITHIN
         for node, group in nodes.groups.items():  # settled by the end of the run, not by that of the process
             assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))] * len(group)
-    nodes.simulation.allow(nodes.simulation.fresh_ledgers())
+    nodes.simulation.budget.allow(nodes.simulation.budget.fresh_ledgers())
     assert nodes.simulation.remaining == WITHIN
     assert_same_run(nodes)
 
@@ -266,7 +266,7 @@ async def process(nodes: Live, agents: str) -> AsyncIterator[Any]:
 def alone(folder: Path, agents: tuple[int, ...]) -> Live:
     """One node; agents that are not its own are nowhere."""
     nodes = Live(Simulation(small()), folder, [agents])
-    (folder / "experiment.toml").write_text(for_nodes(nodes.simulation, folder).to_toml())
+    (folder / "experiment.toml").write_text(for_nodes(nodes.simulation.prepared, folder).to_toml())
     addresses = {agent: f"127.0.0.1:{1 if agent in agents else 2}" for agent in range(4)}
     (folder / "cluster.toml").write_text(Cluster(addresses, {}).to_toml())
     return nodes

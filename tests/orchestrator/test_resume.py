@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.prepared import Secrets
+from dpp2.prepared import PreparedRun, Secrets
 from orchestrator import runner
 from orchestrator.runner import Interrupted
+from orchestrator.transports import embedded
 from store import files
 from store.files import read_npz
 
@@ -44,8 +45,8 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def _checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(embedded, "_CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.0)
 
 
 def silent(done: int, total: int, gap: float) -> None:
@@ -89,7 +90,7 @@ def writes_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """How many files so many rounds write: the experiment, two per checkpoint, and six at the end."""
     if request.param:
         return lambda rounds: 1 + 2 * rounds + 6
-    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", np.inf)
+    monkeypatch.setattr(embedded, "_CHECKPOINT_SECONDS", np.inf)
     return lambda rounds: 1 + 6
 
 
@@ -263,7 +264,7 @@ class TestUnseeded:
         resume(path)
         assert json.loads((path / "checkpoint/secrets.json").read_text()) == kept
         secrets = Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
-        whole = Simulation(chosen, secrets=secrets)
+        whole = Simulation(PreparedRun.of(chosen, secrets))
         whole.advance(ROUNDS)
         truth = read_npz(path / "truth.npz")
         for name, array in (whole.result().truth or {}).items():
@@ -305,7 +306,8 @@ class TestRealProcess:
     COMMAND = (
         sys.executable,
         "-c",
-        "from orchestrator import runner; runner._CHECKPOINT_SECONDS = 0.1; from orchestrator.cli import main; main()",
+        "from orchestrator.transports import embedded; embedded._CHECKPOINT_SECONDS = 0.1; "
+        "from orchestrator.cli import main; main()",
         "run",
     )
 

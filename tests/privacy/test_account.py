@@ -135,7 +135,7 @@ class TestOfAnExperiment:
             "unsupported, because no bound M_i is known: declare privacy.smoothness"
         )
         assert [m.smoothness for m in simulation.account.mechanisms] == [math.inf, 1.0, 1.0]
-        spent = simulation.fresh_ledgers()[0].charge("earlier", simulation.account.mechanisms[0], 2)
+        spent = simulation.budget.fresh_ledgers()[0].charge("earlier", simulation.account.mechanisms[0], 2)
         declared = Simulation(Experiment.load(overrides=own | {"privacy.smoothness": 1.0}), record=False)
         allowed = spent.rounds_within(1e6, declared.account.mechanisms[0], "now", 6)
         assert (allowed.rounds, str(allowed.reason).startswith("no budget can be kept: in run earlier")) == (0, True)
@@ -208,10 +208,10 @@ class TestBudget:
     @pytest.mark.parametrize(("earlier", "left"), [(30, 6), (56, 3), (200, 0)])
     def test_the_agent_with_the_least_left_decides(self, earlier: int, left: int) -> None:
         simulation = Simulation(experiment(privacy__budget=1.0, noise__u_e=10.0, noise__u_w=10.0, noise__decay=1.0))
-        first, second, third = simulation.fresh_ledgers()
+        first, second, third = simulation.budget.fresh_ledgers()
         mechanism = simulation.account.mechanisms[1]
         second = second.charge("earlier", mechanism, earlier - 1)
-        simulation.allow([first, second, third])
+        simulation.budget.allow([first, second, third])
         assert simulation.allowance == second.rounds_within(1.0, mechanism, simulation.prepared.secrets.run_id, 6)
         assert (simulation.allowance.rounds, simulation.remaining) == (left, left)
         assert ("earlier runs on the same data have spent" in str(simulation.allowance.reason)) == (left < 6)

@@ -13,8 +13,8 @@ from charges import (
     Killed,
 )
 
-from dpp2 import Simulation
-from orchestrator import runner
+from dpp2.budget import RunBudget
+from orchestrator.transports import embedded
 from store.ledgers import LedgerFile
 
 
@@ -23,7 +23,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pictures; one round between looks."""
     for name in ("convergence", "epsilon"):
         monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
-    monkeypatch.setattr(runner, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def dpp2_run(dpp2: Call) -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def killable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is killed settles nothing, and goes on from the last round."""
-    monkeypatch.setattr(runner, "_CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(embedded, "_CHECKPOINT_SECONDS", -1.0)
     settle = LedgerFile.settle
 
-    def settled(self: LedgerFile, simulation: Simulation) -> None:
+    def settled(self: LedgerFile, budget: RunBudget) -> None:
         if not isinstance(sys.exc_info()[1], Killed):
-            settle(self, simulation)
+            settle(self, budget)
 
     monkeypatch.setattr(LedgerFile, "settle", settled)

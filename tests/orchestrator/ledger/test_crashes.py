@@ -106,29 +106,30 @@ class TestInterrupted:
 
 PREPARED = """
 import os, signal, time
-from dpp2 import Simulation
-from orchestrator import plots, runner
+from dpp2.budget import RunBudget
+from orchestrator import plots
+from orchestrator.transports import embedded
 from store import rundir
 plots.convergence = plots.epsilon = lambda *args: None
-runner._CHECKPOINT_SECONDS, runner._LOOK_SECONDS = -1.0, 0.0
+embedded._CHECKPOINT_SECONDS, embedded._LOOK_SECONDS = -1.0, 0.0
 {}
 from orchestrator.cli import main
 main()
 """
 # Look at the ledger, then take one's time before charging it: without a lock both would be granted the same rest.
 SLOW = """
-allow = Simulation.allow
+allow = RunBudget.allow
 def slow(self, ledgers):
-    if hasattr(self, "recorder"):
+    if self.allowance.rounds:  # the second time: it has been told how far it goes without any ledger
         time.sleep(0.5)
     allow(self, ledgers)
-Simulation.allow = slow
+RunBudget.allow = slow
 """
 DIES = """
 save = rundir.RunDirectory.save
-def saved(self, simulation, since):
-    save(self, simulation, since)
-    if simulation.k == 3:
+def saved(self, snapshot):
+    save(self, snapshot)
+    if snapshot.k == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 rundir.RunDirectory.save = saved
 """

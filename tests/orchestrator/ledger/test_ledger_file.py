@@ -154,7 +154,7 @@ class TestDamaged:
         simulation = Simulation(experiment(run__seed="os"))
         monkeypatch.setattr("store.ledgers._entry", die)
         with pytest.raises(Killed):
-            LedgerFile(tmp_path / "ledger.sqlite").reserve(simulation)
+            LedgerFile(tmp_path / "ledger.sqlite").reserve(simulation.budget)
         assert rows(tmp_path) == before
 
 

@@ -1,0 +1,16 @@
+"""What a run that has ended leaves in its directory, whoever has run it: results, the state to go on from, pictures."""
+
+from __future__ import annotations
+
+from dpp2 import Result, Simulation
+from orchestrator import plots
+from store.rundir import RunDirectory
+
+
+def write_results(simulation: Simulation, directory: RunDirectory) -> Result:
+    """Results first, then the state that rests on them."""
+    result = simulation.result()
+    directory.finish(result, simulation.snapshot(since=simulation.k))
+    plots.convergence(result, directory.path / "convergence.png")
+    plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
+    return result

@@ -1,0 +1,42 @@
+"""All agents in this process."""
+
+from __future__ import annotations
+
+import time
+
+from dpp2 import BadInput, Experiment, Simulation
+from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
+from store.rundir import RunDirectory
+
+_LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
+_CHECKPOINT_SECONDS = 2.0
+
+
+class Embedded:
+    options: tuple[str, ...] = ()
+    keeps_accounts = False
+
+    def check(self, experiment: Experiment, shape: ClusterShape) -> None:
+        """Everything can be done here."""
+
+    def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
+        saved, saved_at, chunk = simulation.k, time.monotonic(), 1
+        with stop_requests() as stop_requested:
+            while simulation.remaining:
+                began = time.monotonic()
+                try:
+                    simulation.advance(chunk)
+                except BadInput as failure:
+                    directory.save(simulation.snapshot(saved))
+                    raise RunFailed(f"round {simulation.k} failed: {failure}") from failure
+                now = time.monotonic()
+                chunk = max(1, int(chunk * _LOOK_SECONDS / max(now - began, 1e-6))) if now > began else chunk
+                progress(simulation.k, simulation.allowance.rounds, f"gap {simulation.gap:.2e}")
+                if now - saved_at > _CHECKPOINT_SECONDS or stop_requested():
+                    directory.save(simulation.snapshot(saved))
+                    saved, saved_at = simulation.k, now
+                if stop_requested() and simulation.remaining:
+                    raise Interrupted(directory.path, simulation.k)
+
+
+TRANSPORT: Transport = Embedded()

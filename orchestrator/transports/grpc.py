@@ -1,0 +1,118 @@
+"""Node processes on this machine, which speak gRPC with each other. They keep records and accounts of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpp2 import BadInput, Experiment, Simulation
+from orchestrator.output import waiting
+from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
+from store.files import write_text
+from store.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    from orchestrator.drive import Drive
+
+_WINDOW = 512  # rounds of credit, unless they are run one by one
+_KEEP_SECONDS = 2.0  # how often the clock is written down
+
+
+class Grpc:
+    options: tuple[str, ...] = ("processes", "strict", "tls", "tap")
+    keeps_accounts = True
+
+    def check(self, experiment: Experiment, shape: ClusterShape) -> None:
+        if shape.tap and min(shape.processes or 2, experiment.network.agents) < 2:
+            raise BadInput("--tap", "on", "at least two processes: within one, nothing reaches the wire")
+
+    def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
+        """Every round at node processes; the run takes up what they have written down when they have ended."""
+        from node.server import run_folder
+        from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
+        from orchestrator.merge import load_node_records
+
+        prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
+        groups = groups_of(shape, prepared.graph.agents, nodes / "groups.json")
+        tls = shape.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
+        tap = shape.tap(directory.path / "tap") if shape.tap else None
+        local = LocalCluster(prepared, nodes, groups, ledger=directory.ledger, tls=tls, tap=tap)
+        clock = RoundClock(nodes / "seconds.json", simulation.seconds)
+
+        def heard(drive: Drive) -> None:
+            clock.hear(drive)
+            progress(drive.round, rounds, waiting(drive.late()))
+
+        with stop_requests() as stop_requested:
+            window = 1 if shape.strict else _WINDOW
+            try:
+                _run_cluster(local.run(heard, window=window, stop_requested=stop_requested))
+            finally:
+                clock.keep()
+            if not local.finished:
+                raise Interrupted(directory.path, local.round)
+        folders = [run_folder(nodes / f"node-{min(group)}", prepared.run_id) for group in groups]
+        load_node_records(simulation, folders, diverged=local.diverged, seconds=clock.seconds)
+        if tap:
+            tap.finish(directory.path)
+
+
+class RoundClock:
+    """Seconds that nodes have spent on rounds, without their start-up, over all interruptions of a run."""
+
+    def __init__(self, path: Path, before: float) -> None:
+        """`before` is what the run directory knows of; the file also knows of a run that was interrupted."""
+        self._path, self._before = path, before
+        with suppress(OSError, ValueError, KeyError, TypeError):  # a clock is no reason to refuse a run
+            self._before = max(before, float(json.loads(path.read_text())["seconds"]))
+        self._began: float | None = None
+        self._last = self._kept = 0.0
+
+    def hear(self, drive: Drive) -> None:
+        """Somebody has reported. The clock runs from when all nodes are prepared until the last report."""
+        self._last = time.perf_counter()
+        if self._began is None and all(seen.prepared for seen in drive.seen.values()):
+            self._began = self._kept = self._last
+        if self._last - self._kept > _KEEP_SECONDS:
+            self.keep()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._began is None else self._last - self._began)
+
+    def keep(self) -> None:
+        """On disk, for whoever resumes the run."""
+        if self._began is not None:
+            self._kept = self._last
+            write_text(self._path, json.dumps({"seconds": self.seconds}))
+
+
+def groups_of(shape: ClusterShape, agents: int, kept: Path) -> list[list[int]]:
+    """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
+    before: list[list[int]] = json.loads(kept.read_text()) if kept.is_file() else []
+    count = min(shape.processes or len(before) or agents, agents)
+    if before and count != len(before):
+        raise BadInput("--processes", count, f"{len(before)}, as when the run began")
+    bounds = [agents * n // count for n in range(count + 1)]
+    groups = [list(range(low, high)) for low, high in pairwise(bounds)]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_text(kept, json.dumps(groups))
+    return groups
+
+
+def _run_cluster(work: Coroutine[Any, Any, None]) -> None:
+    from orchestrator.drive import DriveFailed
+
+    try:
+        asyncio.run(work)
+    except DriveFailed as failure:
+        raise RunFailed(str(failure)) from None
+
+
+TRANSPORT: Transport = Grpc()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attacked import recursion, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from adversary.attacks.algebra import Messages, mix, replay
 from adversary.attacks.fitting import Stretch
 from adversary.attacks.parameter_free import steps
 from adversary.attacks.smoother import shrunk
+from tests.adversary.attacked import recursion, ring
 
 DRAWS = settings(max_examples=25, deadline=None, derandomize=True)
 seeds, dampings = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0, 4.0])

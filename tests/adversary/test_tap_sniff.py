@@ -18,13 +18,13 @@ from typing import Any
 import dpkt
 import numpy as np
 import pytest
-from tapped import Live, assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 from adversary.tap import sniffer
 from adversary.tap.captures import read
 from adversary.tap.local import SniffTap
 from adversary.tap.sniffer import Sniffer, packet_socket, wanted
 from dpp2.errors import BadInput
+from tests.adversary.tapped import Live, assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 ROOT = Path(__file__).parent.parent.parent
 CAP_NET_RAW, PR_CAPBSET_DROP = 13, 24

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attacked import Attacked, paper_run, small
 
 from adversary.views import global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput
+from tests.adversary.attacked import Attacked, paper_run, small
 
 
 @pytest.fixture(scope="module")

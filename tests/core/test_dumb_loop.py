@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import dumb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 from dpp2 import Experiment, Result, Simulation
 from dpp2.keys import RunKeys
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.problems import ProblemSection
 from dpp2.weights import weight_matrix
+from tests import dumb
+from tests.core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 
 AGENT_SECRET, ETA_SECRET, RUN_ID = b"a" * 32, b"b" * 32, "run-1"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-import dumb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +24,7 @@ from dpp2.keys import (
     uniform,
 )
 from dpp2.prepared import PreparedRun, Secrets
+from tests import dumb
 
 KEY = bytes(range(32))
 LABELS = st.lists(st.binary(max_size=6), max_size=4)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.programs import matrix, normal, problem
 from dpp2 import Experiment, Result, Simulation, run
 from dpp2.algorithms.modes import Mode, StepParameters, explain, fastest_mode, spectral_radius
 from dpp2.arrays import Array
 from dpp2.stability import Divergence, DivergenceDetector
+from tests.core.programs import matrix, normal, problem
 
 QUADRATIC: dict[str, Any] = {
     "network.topology": "ring",

@@ -11,10 +11,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from core.programs import graph
 from dpp2 import BadInput, Experiment, topology
 from dpp2.schema import parse_kind
 from dpp2.topology import TOPOLOGIES, Graph, NetworkSection
+from tests.core.programs import graph
 
 
 def section(**table: Any) -> NetworkSection:

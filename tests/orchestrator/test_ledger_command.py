@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Call
+
+from tests.conftest import Call
 
 
 def test_runs_on_the_same_data_add_up(tmp_path: Path, dpp2: Call, small: list[str]) -> None:

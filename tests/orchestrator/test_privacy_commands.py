@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answers import number
 
 from dpp2 import Experiment, Simulation
 from dpp2.privacy import (
@@ -25,6 +24,7 @@ from dpp2.privacy import (
     publish_term,
     theorem_3,
 )
+from tests.answers import number
 
 Call = Callable[..., Any]
 PAPER_FILE = Path(__file__).parents[2] / "experiments/paper.toml"

@@ -40,6 +40,8 @@ def test_known_eta_undoes_tier_one_and_leaves_the_noise(seed: int, damping: floa
     estimate, _ = run.tried("known-eta", type(view)("neighbour", view.observation, inside, view.agents))
     assert run.truth.w is not None
     assert run.truth.e is not None
+    assert estimate.x is not None
+    assert estimate.grad is not None
     np.testing.assert_allclose(estimate.x, run.truth.x + run.truth.w, atol=1e-11)
     np.testing.assert_allclose(estimate.grad, run.truth.grad + run.truth.e, atol=1e-10)
 

@@ -67,7 +67,8 @@ def test_what_never_came_is_a_gap_of_its_size(
         assembler.add(sequence, 0.0, piece)
     assembler.end((first + len(data)) % TURN)
     runs, wrong = assembler.assemble()
-    seen, at = {}, 0
+    seen: dict[int, int] = {}
+    at = 0
     for run in runs:
         at += run.missing or 0
         seen |= {at + offset: byte for offset, byte in enumerate(run.data)}

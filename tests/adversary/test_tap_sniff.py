@@ -124,7 +124,7 @@ async def test_killed_in_the_middle_the_run_goes_on_and_what_was_missed_is_a_gap
         await nodes.finish()
     found = decoded(nodes, tmp_path / "tap")
     assert found.observation is not None
-    heard = ~np.isnan(found.observation.phases["y"]).any(axis=(1, 2))
+    heard = np.asarray(~np.isnan(found.observation.phases["y"]).any(axis=(1, 2)))
     assert heard[:10].all()
     assert not heard.all()
     assert heard[-5:].all()

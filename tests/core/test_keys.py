@@ -141,7 +141,7 @@ def test_no_two_addresses_share_words() -> None:
     addresses = [("run", "digest", b"", KEY)]
     addresses += [("run2", "digest", b"", KEY), ("run", "digest2", b"", KEY), ("run", "digest", b"data", KEY)]
     addresses += [("run", "digest", b"", bytes(32)), ("digest", "run", b"", KEY)]
-    drawn = {}
+    drawn: dict[tuple[object, ...], set[int]] = {}
     for run_id, digest, data, secret in addresses:
         keys = RunKeys.of([secret], secret, run_id, digest, [data])
         for purpose in ("w", "e"):

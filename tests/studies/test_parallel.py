@@ -144,7 +144,7 @@ def _wait_for(host: str, port: int) -> None:
 def _wait_for_workers(address: str, count: int) -> None:
     from distributed import Client
 
-    with Client(address, timeout=30, set_as_default=False) as client:
+    with Client(address, timeout=30, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.wait_for_workers(count, timeout=30)
 
 

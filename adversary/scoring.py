@@ -63,9 +63,7 @@ class Truth:
         """All agents' objectives as they were run, drawn again from the experiment; None without an experiment."""
         if self.experiment is None:
             return None
-        agents, bound = self.x.shape[1], self.experiment.privacy.feature_bound
-        problem = self.experiment.problem if bound is None else self.experiment.problem.bounded(bound)
-        return problem.objective(range(agents), agents)
+        return self.experiment.objective()
 
 
 def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:

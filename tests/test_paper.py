@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.programs import SILENT, assert_close, fit, host, matrix, normal, problem, trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.theory import conditions
 from dpp2.weights import Spectrum, check_step, spectrum
+from tests.core.programs import SILENT, assert_close, fit, host, matrix, normal, problem, trace
 
 STEPS: dict[str, Any] = {"alpha": 0.1, "beta": 0.05, "rho": 10.0}  # the paper's
 NOISY = {"u_w": 1.0, "u_e": 0.7, "decay": 0.9}

@@ -177,6 +177,10 @@ class AlgorithmSection(Section):
         why = f"the gap grows without bound; a smaller algorithm.{self.step} is the first thing to try with {self.name}"
         return Divergence(k, float("nan"), "unexplained", why)
 
+    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
+        """Of the noise-free iteration linearised at x; nan where nobody has analysed it, or it would take too long."""
+        return float("nan")
+
     def conditions(self, smoothness: float, eigenvalues: Spectrum) -> list[Condition]:
         """Sufficient conditions for convergence with M̄ = `smoothness`; none where none are known."""
         return []
@@ -192,10 +196,6 @@ class AlgorithmSection(Section):
             for phase in self.phases
             for agent, degree in enumerate(degrees.tolist())
         )
-
-    def spectral_radius(self, gradient: Gradient, P: Matrix, x: Array) -> float:
-        """Of the noise-free iteration linearised at x; nan where nobody has analysed it, or it would take too long."""
-        return float("nan")
 
     def program(self, context: AgentContext, noise: NoiseSection) -> Program:
         """The round program of the agents in `context.owned`."""

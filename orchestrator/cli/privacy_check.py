@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from dpp2.errors import Inadmissible
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
 from dpp2.theory import Condition
+from dpp2.weights import Spectrum
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides, Plot, drawable, examples
 from orchestrator.cli.privacy import privacy
@@ -35,17 +36,31 @@ def check(
 
     Exit code 1 says that it is not admissible: `dpp2 run` would refuse it.
     """
+    experiment = Experiment.load(file, overrides or [])
     try:
-        prepared = PreparedRun.of(Experiment.load(file, overrides or []))
+        checked = Checked.of(PreparedRun.of(experiment))
     except Inadmissible as refusal:
         _print_refusal(refusal, json)
         raise typer.Exit(1) from None
-    objective = prepared.objective()
-    account, conditions = prepared.account(objective), prepared.conditions(float(objective.smoothness.max()))
     if plot is not None:
-        plots.epsilon(account, prepared.experiment.run.rounds, drawable(plot))
-    show = _print_document if json else _print
-    show(prepared, account, conditions)
+        plots.epsilon(checked.account, checked.rounds, drawable(plot))
+    _print_document(checked) if json else _print(checked)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An admissible experiment: its eigenvalues, its account and its conditions."""
+
+    eigenvalues: Spectrum
+    account: Account
+    conditions: list[Condition]
+    rounds: int
+
+    @classmethod
+    def of(cls, prepared: PreparedRun) -> Checked:
+        objective = prepared.objective()
+        conditions = prepared.conditions(float(objective.smoothness.max()))
+        return cls(prepared.spectrum, prepared.account(objective), conditions, prepared.experiment.run.rounds)
 
 
 def _print_refusal(refusal: Inadmissible, json: bool) -> None:
@@ -55,24 +70,24 @@ def _print_refusal(refusal: Inadmissible, json: bool) -> None:
         console.print(f"not admissible: {refusal}")
 
 
-def _print_document(prepared: PreparedRun, account: Account, conditions: Sequence[Condition]) -> None:
+def _print_document(checked: Checked) -> None:
     print_json(
         {
             "admissible": True,
             "reason": None,
-            "conditions": listed_conditions(conditions),
-            **account_document(account, prepared.experiment.run.rounds),
-            "notes": account.notes,
+            "conditions": listed_conditions(checked.conditions),
+            **account_document(checked.account, checked.rounds),
+            "notes": checked.account.notes,
         }
     )
 
 
-def _print(prepared: PreparedRun, account: Account, conditions: Sequence[Condition]) -> None:
-    eigenvalues = prepared.spectrum
-    console.print(f"admissible: λ(P) from {eigenvalues.connectivity:.4g} to {eigenvalues.largest:.4g}, G ≻ 0")
-    print_table(("condition (paper, sufficient)", "left", "right", ""), map(_cells, conditions))
-    _print_curve(account, prepared.experiment.run.rounds)
-    print_notes(account.notes)
+def _print(checked: Checked) -> None:
+    smallest, largest = checked.eigenvalues.connectivity, checked.eigenvalues.largest
+    console.print(f"admissible: λ(P) from {smallest:.4g} to {largest:.4g}, G ≻ 0")
+    print_table(("condition (paper, sufficient)", "left", "right", ""), map(_cells, checked.conditions))
+    _print_curve(checked.account, checked.rounds)
+    print_notes(checked.account.notes)
 
 
 def _cells(condition: Condition) -> tuple[str, str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def sll2(ip: Any) -> bytes:
     return bytes(dpkt.sll2.SLL2(ethtype=0x0800, hdr=bytes(8), data=ip))
 
 
-LINK_LAYERS = {pcap.ETHERNET: ethernet, pcap.SLL: sll, pcap.SLL2: sll2, 101: bytes}
+LINK_LAYERS: dict[int, Callable[[Any], bytes]] = {pcap.ETHERNET: ethernet, pcap.SLL: sll, pcap.SLL2: sll2, 101: bytes}
 
 
 def written(path: Path, packets: Iterable[Any], link_type: int = pcap.ETHERNET, nano: bool = False) -> Path:

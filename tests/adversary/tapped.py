@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,9 +16,7 @@ from adversary.tap.public import Public
 from adversary.tap.relay import Relay
 from dpp2 import Experiment
 from node.cluster import Cluster
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "node"))
-from live import Live, live, one_each, small
+from tests.node.live import Live, live, one_each, small
 
 __all__ = ["Live", "one_each", "small"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attacked import recursion, ring
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from adversary.attacks.algebra import Messages, mix, replay
 from adversary.attacks.fitting import Stretch
 from adversary.attacks.parameter_free import steps
 from adversary.attacks.smoother import shrunk
+from tests.adversary.attacked import recursion, ring
 
 DRAWS = settings(max_examples=25, deadline=None, derandomize=True)
 seeds, dampings = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0, 4.0])
@@ -40,6 +40,8 @@ def test_known_eta_undoes_tier_one_and_leaves_the_noise(seed: int, damping: floa
     estimate, _ = run.tried("known-eta", type(view)("neighbour", view.observation, inside, view.agents))
     assert run.truth.w is not None
     assert run.truth.e is not None
+    assert estimate.x is not None
+    assert estimate.grad is not None
     np.testing.assert_allclose(estimate.x, run.truth.x + run.truth.w, atol=1e-11)
     np.testing.assert_allclose(estimate.grad, run.truth.grad + run.truth.e, atol=1e-10)
 

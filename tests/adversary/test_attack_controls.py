@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attacked import BY_NAME, SILENT, Attacked, attacked, small
 
 from adversary.attacks import ATTACKS
 from adversary.scoring import Score, Truth
 from adversary.views import neighbour_view
+from tests.adversary.attacked import BY_NAME, SILENT, Attacked, attacked, small
 
 
 def worst(score: Score) -> tuple[float, float]:

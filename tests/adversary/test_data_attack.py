@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attacked import BY_NAME, attacked, paper_run, small
 
 from adversary.attacks.samples import Pairs, fitted_samples, hessian
 from dpp2.problems.logistic import Logistic
+from tests.adversary.attacked import BY_NAME, attacked, paper_run, small
 
 QUADRATIC = {"network.topology": "ring", "network.agents": 6, "run.rounds": 150, "problem.dimension": 4}
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_packets import talk, written
-from tapped import InProcess, Live, assert_what_was_sent, decoded, one_each, public, run_tapped, small, tapped
 
 from adversary.observation import Observation
 from adversary.tap import record
@@ -27,6 +25,18 @@ from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
 from dpp2.errors import BadInput
 from node.codec import encode
+from tests.adversary.made_packets import talk, written
+from tests.adversary.tapped import (
+    InProcess,
+    Live,
+    assert_what_was_sent,
+    decoded,
+    one_each,
+    public,
+    run_tapped,
+    small,
+    tapped,
+)
 
 GROUPS = {"one each": one_each(4), "pairs": [[0, 3], [1, 2]], "crossed": [[0, 2], [1, 3]], "three": [[0], [1, 2], [3]]}
 

@@ -15,13 +15,13 @@ import pytest
 from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame, WindowUpdateFrame
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_packets import LINK_LAYERS, TURN, ethernet, sll2, talk, tcp, written
 
 from adversary.tap import pcap
 from adversary.tap.captures import read
 from adversary.tap.http2 import PREFACE, frames, messages
 from adversary.tap.reassembly import Assembler
 from dpp2.errors import BadInput
+from tests.adversary.made_packets import LINK_LAYERS, TURN, ethernet, sll2, talk, tcp, written
 
 # -- reassembly ----------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,8 @@ def test_what_never_came_is_a_gap_of_its_size(
         assembler.add(sequence, 0.0, piece)
     assembler.end((first + len(data)) % TURN)
     runs, wrong = assembler.assemble()
-    seen, at = {}, 0
+    seen: dict[int, int] = {}
+    at = 0
     for run in runs:
         at += run.missing or 0
         seen |= {at + offset: byte for offset, byte in enumerate(run.data)}

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attacked import ring, small
 from scipy.sparse import csr_array
 
 from adversary.knowledge import Knowledge
 from adversary.observation import Observation
 from dpp2 import BadInput, Experiment
+from tests.adversary.attacked import ring, small
 
 
 def arrays(rounds: int = 4) -> dict[str, Any]:

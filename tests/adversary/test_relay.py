@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 from adversary.tap import record
 from adversary.tap.captures import read
@@ -26,6 +25,7 @@ from adversary.tap.local import RelayTap, relayed
 from adversary.tap.record import Kind, Opening, WireRecorder
 from adversary.tap.relay import Relay, parse_link
 from dpp2.errors import BadInput
+from tests.adversary.tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attacked import SMALL, attacked, recursion
 
 from adversary.attacks.base import Estimate
 from adversary.scoring import Truth, hessians, insider, score
 from dpp2 import BadInput, Experiment, run
+from tests.adversary.attacked import SMALL, attacked, recursion
 
 
 def constant(*errors: float) -> tuple[Estimate, Truth]:

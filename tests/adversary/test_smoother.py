@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attacked import BY_NAME, Attacked, recursion, small
 
 from adversary.knowledge import Knowledge
 from adversary.views import local_view, neighbour_view
+from tests.adversary.attacked import BY_NAME, Attacked, recursion, small
 
 
 def test_x_is_hidden_by_the_noise_on_the_gradient_alone() -> None:

@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tapped import InProcess, Live, assert_what_was_sent, one_each, run_tapped, small
 
 from adversary.observation import Observation
 from adversary.tap.local import RelayTap
@@ -21,6 +20,7 @@ from dpp2.errors import BadInput
 from orchestrator.cli import app
 from orchestrator.cli import tap as _registers_the_commands
 from orchestrator.local import LocalCluster
+from tests.adversary.tapped import InProcess, Live, assert_what_was_sent, one_each, run_tapped, small
 
 assert _registers_the_commands
 ROOT = Path(__file__).parent.parent.parent

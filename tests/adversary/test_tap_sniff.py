@@ -18,13 +18,13 @@ from typing import Any
 import dpkt
 import numpy as np
 import pytest
-from tapped import Live, assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 from adversary.tap import sniffer
 from adversary.tap.captures import read
 from adversary.tap.local import SniffTap
 from adversary.tap.sniffer import Sniffer, packet_socket, wanted
 from dpp2.errors import BadInput
+from tests.adversary.tapped import Live, assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
 ROOT = Path(__file__).parent.parent.parent
 CAP_NET_RAW, PR_CAPBSET_DROP = 13, 24
@@ -124,7 +124,7 @@ async def test_killed_in_the_middle_the_run_goes_on_and_what_was_missed_is_a_gap
         await nodes.finish()
     found = decoded(nodes, tmp_path / "tap")
     assert found.observation is not None
-    heard = ~np.isnan(found.observation.phases["y"]).any(axis=(1, 2))
+    heard = np.asarray(~np.isnan(found.observation.phases["y"]).any(axis=(1, 2)))
     assert heard[:10].all()
     assert not heard.all()
     assert heard[-5:].all()

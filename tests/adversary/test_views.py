@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attacked import Attacked, paper_run, small
 
-from adversary.views import global_view, local_view, neighbour_view, partial_view
+from adversary.observation import Observation
+from adversary.views import View, global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput
+from tests.adversary.attacked import Attacked, paper_run, small
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +18,8 @@ def run() -> Attacked:
     return small()
 
 
-def heard(view_or_observation: object) -> list[int]:
-    observation = getattr(view_or_observation, "observation", view_or_observation)
+def heard(view_or_observation: View | Observation) -> list[int]:
+    observation = view_or_observation.observation if isinstance(view_or_observation, View) else view_or_observation
     return np.flatnonzero(observation.heard.any(axis=0)).tolist()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from core.programs import ETA_KEY, NOISE_KEY
 
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AgentContext, AlgorithmSection, NoiseSection, Program
@@ -14,6 +13,7 @@ from dpp2.embedded import Block, EmbeddedDriver, blocks_of
 from dpp2.keys import RunKeys
 from dpp2.problems.base import Objective, ProblemSection
 from dpp2.schema import parse_kind, parse_section
+from tests.core.programs import ETA_KEY, NOISE_KEY
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix

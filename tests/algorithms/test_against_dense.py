@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import dumb
 import numpy as np
 import pytest
-from core.programs import NOISE_KEY, assert_close, graph, matrix, normal, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms import dense
-from algorithms.hosted import Tables, host, trace
 from dpp2.arrays import Array
 from dpp2.problems.base import ProblemSection
 from dpp2.weights import weight_matrix
+from tests import dumb
+from tests.algorithms import dense
+from tests.algorithms.hosted import Tables, host, trace
+from tests.core.programs import NOISE_KEY, assert_close, graph, matrix, normal, problem
 
 STEP, SCALE, DECAY = st.floats(0.01, 0.2), st.floats(0, 2), st.floats(0, 1)
 X_NOISE = st.fixed_dictionaries({"u_x": SCALE, "decay": DECAY})

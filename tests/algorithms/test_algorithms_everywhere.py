@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.hosted import NAMES, Tables
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AgentContext
@@ -15,6 +14,7 @@ from dpp2.arrays import Array
 from dpp2.errors import Inadmissible
 from dpp2.weights import edge_weights
 from node.mixing import Mixer
+from tests.algorithms.hosted import NAMES, Tables
 
 ROUNDS = 12
 

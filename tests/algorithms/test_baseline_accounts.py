@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.programs import matrix
 
-from algorithms.hosted import Tables, program, sections
 from dpp2 import Experiment, Simulation, run
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Ledger, Unsupported, epsilon
@@ -30,6 +28,8 @@ from dpp2.privacy.baselines import (
 )
 from dpp2.privacy.releases import Releases
 from dpp2.schedule import Schedule
+from tests.algorithms.hosted import Tables, program, sections
+from tests.core.programs import matrix
 
 N, D, ROUNDS = 4, 3, 9
 M, DELTA, DECAY, U = 2.0, 0.3, 0.8, 0.7

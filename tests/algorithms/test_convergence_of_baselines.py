@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.programs import assert_close, fit, matrix, normal, problem
 
-from algorithms.hosted import EXACT, NAMES, SILENT, Tables, gap, host, trace
 from dpp2 import Experiment, Result, run
 from dpp2.arrays import Array
+from tests.algorithms.hosted import EXACT, NAMES, SILENT, Tables, gap, host, trace
+from tests.core.programs import assert_close, fit, matrix, normal, problem
 
 AGENTS, D = 8, 3
 CURVATURES = [0.5, 1.0, 1.5, 2.0, 0.5, 1.0, 1.5, 2.0]

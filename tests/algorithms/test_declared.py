@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from adversary.attacks.algebra import mix
-from algorithms.hosted import NAMES, SILENT, Tables
 from dpp2 import BadInput, Experiment, Simulation, run
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO, Heard, Tunable
 from dpp2.arrays import Array
 from dpp2.privacy import Dpp2Releases, Unsupported
 from dpp2.schema import Section
+from tests.algorithms.hosted import NAMES, SILENT, Tables
 
 ROOT = Path(__file__).parent.parent.parent
 ROUNDS = 12

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core.programs import assert_close, normal, problem
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
 from dpp2.problems.base import Objective, Sampled
 from dpp2.problems.rows import RowLoss, logistic_rows, square_rows
+from tests.core.programs import assert_close, normal, problem
 
 AGENTS, D = 4, 3
 OWN_COUNTS = [2, 5, 1, 5]

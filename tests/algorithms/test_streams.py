@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dumb
 import numpy as np
 import pytest
-from core.programs import ETA_KEY, NOISE_KEY, problem
 
 from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.noise import gaussian, indices
 from dpp2.keys import RunKeys
+from tests import dumb
+from tests.core.programs import ETA_KEY, NOISE_KEY, problem
 
 
 def context(owned: list[int], agents: int, dimension: int) -> AgentContext:

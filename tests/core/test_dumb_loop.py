@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import dumb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 from dpp2 import Experiment, Result, Simulation
 from dpp2.keys import RunKeys
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.problems import ProblemSection
 from dpp2.weights import weight_matrix
+from tests import dumb
+from tests.core.programs import ETA_KEY, NOISE_KEY, assert_close, graph, problem, trace
 
 AGENT_SECRET, ETA_SECRET, RUN_ID = b"a" * 32, b"b" * 32, "run-1"
 
@@ -43,7 +43,7 @@ def dumb_run(experiment: Experiment, x0: np.ndarray, dimension: int) -> dumb.His
         given = algorithm["eta"]
         if given == "uniform":
             return dumb.uniform(dumb.word(eta_key, k, 0))
-        return given[k] if isinstance(given, list) else given
+        return float(given[k] if isinstance(given, list) else given)
 
     return dumb.run(
         dumb.weight_rows(agents, [(i, j) for i, j in network.graph().edges.tolist()], network.weights),
@@ -172,8 +172,10 @@ def test_advancing_in_pieces_is_the_same_run() -> None:
         pieces.advance(rounds)
     assert pieces.k == 30
     np.testing.assert_array_equal(pieces.result().x, whole.result().x)
-    assert pieces.result().observation is not None
-    np.testing.assert_array_equal(pieces.result().observation.z, whole.result().observation.z)
+    in_pieces, at_once = pieces.result().observation, whole.result().observation
+    assert in_pieces is not None
+    assert at_once is not None
+    np.testing.assert_array_equal(in_pieces.z, at_once.z)
 
 
 def test_a_restored_state_goes_on_as_if_it_had_never_stopped() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-import dumb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,6 +24,7 @@ from dpp2.keys import (
     uniform,
 )
 from dpp2.prepared import PreparedRun, Secrets
+from tests import dumb
 
 KEY = bytes(range(32))
 LABELS = st.lists(st.binary(max_size=6), max_size=4)
@@ -141,7 +141,7 @@ def test_no_two_addresses_share_words() -> None:
     addresses = [("run", "digest", b"", KEY)]
     addresses += [("run2", "digest", b"", KEY), ("run", "digest2", b"", KEY), ("run", "digest", b"data", KEY)]
     addresses += [("run", "digest", b"", bytes(32)), ("digest", "run", b"", KEY)]
-    drawn = {}
+    drawn: dict[tuple[object, ...], set[int]] = {}
     for run_id, digest, data, secret in addresses:
         keys = RunKeys.of([secret], secret, run_id, digest, [data])
         for purpose in ("w", "e"):

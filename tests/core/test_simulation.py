@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.programs import host, matrix, normal, problem
 from dpp2 import Experiment, Records, Simulation, run
 from dpp2.embedded import blocks_of
+from tests.core.programs import host, matrix, normal, problem
 
 SMALL: dict[str, Any] = {
     "run.rounds": 6,

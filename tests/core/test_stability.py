@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.programs import matrix, normal, problem
 from dpp2 import Experiment, Result, Simulation, run
 from dpp2.algorithms.modes import Mode, StepParameters, explain, fastest_mode, spectral_radius
 from dpp2.arrays import Array
 from dpp2.stability import Divergence, DivergenceDetector
+from tests.core.programs import matrix, normal, problem
 
 QUADRATIC: dict[str, Any] = {
     "network.topology": "ring",
@@ -226,12 +226,12 @@ def slow(curvature: float, rounds: int = 10_000, **changes: Any) -> Result:
     return run(Experiment.load(overrides=COUNTEREXAMPLE | overrides | changed), record=False)
 
 
-NOISY = {"noise__u_w": 1.0, "noise__u_e": 1.0}
+NOISY: dict[str, Any] = {"noise__u_w": 1.0, "noise__u_e": 1.0}
 
 
 @pytest.mark.parametrize("noise", [{}, NOISY], ids=["silent", "noisy"])
 @pytest.mark.parametrize("curvature", [-0.02, -0.03, -0.04, -0.05, -0.06, -0.07])
-def test_slow_divergence_is_found_and_explained(curvature: float, noise: dict[str, float]) -> None:
+def test_slow_divergence_is_found_and_explained(curvature: float, noise: dict[str, Any]) -> None:
     """Growth by 0.05 to 0.18 % a round, which would reach gaps of 1e6 to 1e29 in 20,000 rounds."""
     result = slow(curvature, **noise)
     assert result.divergence is not None
@@ -243,7 +243,7 @@ def test_slow_divergence_is_found_and_explained(curvature: float, noise: dict[st
 
 @pytest.mark.parametrize("noise", [{}, NOISY], ids=["silent", "noisy"])
 @pytest.mark.parametrize(("curvature", "damping"), [(0.02, 0.0), (0.07, 0.0), (-0.02, 0.003), (-0.07, 0.009)])
-def test_slow_convergence_is_not_accused(curvature: float, damping: float, noise: dict[str, float]) -> None:
+def test_slow_convergence_is_not_accused(curvature: float, damping: float, noise: dict[str, Any]) -> None:
     """The same family just on the other side: radii of 0.9995 to 0.998."""
     result = slow(curvature, 5000, algorithm__damping=damping, **noise)
     assert result.divergence is None

@@ -61,7 +61,7 @@ def test_sides_with_the_free_constants_as_the_paper_writes_them() -> None:
     assert found["λ̄_G < ξ_1/ξ_2"].right == pytest.approx(xi_1 / xi_2)
     root = (-xi_4 + math.sqrt(xi_4**2 + 4 * xi_3 * xi_5)) / (2 * xi_5)
     assert found["λ̄_G < (−ξ_4 + √(ξ_4² + 4ξ_3ξ_5))/(2ξ_5)"].right == pytest.approx(root)
-    assert (found["ξ_8 < ρ"].left, found["ξ_9 < ρ"].left) == (pytest.approx(xi_8), pytest.approx(xi_9))
+    assert [found["ξ_8 < ρ"].left, found["ξ_9 < ρ"].left] == pytest.approx([xi_8, xi_9])
 
 
 @given(st.floats(1e-6, 1), st.floats(0.01, 0.99), st.floats(0.1, 1e4), st.floats(1e-3, 100))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from core.programs import graph, matrix
 from dpp2 import BadInput
 from dpp2.topology import Graph, Weights
 from dpp2.weights import DENSE_UP_TO, _lanczos, check_step, check_weights, edge_weights, spectrum, weight_matrix
+from tests.core.programs import graph, matrix
 
 KINDS = ["metropolis", "laplacian", "laplacian-spectral", "plain"]
 

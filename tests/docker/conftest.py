@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, ROOT, Project
-from needed import not_here
+
+from tests.docker.containers import IMAGE, ROOT, Project
+from tests.needed import not_here
 
 ENGINE = ROOT / "tools" / "docker-engine"
 

@@ -90,7 +90,7 @@ class Project:
         return dict(found)
 
     def ended(self, service: str) -> bool:
-        return self.inspect(service)["State"]["Status"] == "exited"
+        return bool(self.inspect(service)["State"]["Status"] == "exited")
 
     def services(self) -> list[str]:
         return self.compose("config", "--services").split()

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from containers import IMAGE, Project, command, needles
 
 from dpp2 import Experiment
+from tests.docker.containers import IMAGE, Project, command, needles
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

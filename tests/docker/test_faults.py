@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from containers import COMPARED, Project, command, rate, wait_for
 
 from node.limits import KEEPALIVE_SECONDS
+from tests.docker.containers import COMPARED, Project, command, rate, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 

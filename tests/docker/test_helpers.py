@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from containers import rounds_of
-
 from node.files import Journal
+from tests.docker.containers import rounds_of
 
 
 def test_rounds_are_counted_from_the_journal_of_a_node_that_is_running(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from containers import COMPARED, ROOT, command, dpp2
-from needed import not_here
+
+from tests.docker.containers import COMPARED, ROOT, command, dpp2
+from tests.needed import not_here
 
 pytestmark = pytest.mark.netns
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import IMAGE, Project, command, rounds_of, wait_for
-from needed import not_here
+
+from tests.docker.containers import IMAGE, Project, command, rounds_of, wait_for
+from tests.needed import not_here
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(400)]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import grpc
 import pytest
-from live import EVERY, SECONDS, Live, assert_same_run, live, networked, one_each, small
 
 from dpp2 import Simulation
 from dpp2.privacy import Epsilon
@@ -24,6 +23,7 @@ from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator.drive import Drive
 from orchestrator.local import for_nodes
 from store.ledgers import LedgerFile
+from tests.node.live import EVERY, SECONDS, Live, assert_same_run, live, networked, one_each, small
 
 BUDGET, WITHIN = 1.0, 4  # ε of four rounds of the small experiment is 0.955, of five 1.278
 WIDER, WITHIN_WIDER = 3.0, 9  # ε of nine rounds is 2.969, of ten 3.516

@@ -7,11 +7,11 @@ from typing import Any
 
 import grpc
 import pytest
-from live import assert_same_run, live, networked, one_each, small
 
 from dpp2 import Simulation
 from node.server import run_folder
 from orchestrator.merge import load_node_records
+from tests.node.live import assert_same_run, live, networked, one_each, small
 
 TOPOLOGIES = (
     "geometric",

@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from node.cluster import Cluster
 from node.hosting import Neighbour
@@ -20,6 +19,7 @@ from node.peers import METHOD, SERVICE
 from node.server import run_folder
 from node.tls import Identity, agent_name, node_names
 from orchestrator.certs import Authority
+from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 PROMPT = 8.0  # seconds; a neighbour that is refused and dials again takes longer and longer
 BEHIND = 4  # in the ring of five, node 3 hosts agents 3 and 4, and node 0 dials it for the link 0-4

@@ -17,12 +17,12 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from node.codec import encode
 from node.errors import STATUS, NodeFailed
 from node.peers import EXCHANGE, largest_frame
 from node.v1 import wire_pb2, wire_pb2_grpc
+from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
 ROUND = 11  # checkpoints at 5 and 10, so rounds from 5 on are open

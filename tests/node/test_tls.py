@@ -19,7 +19,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from dpp2 import BadInput
 from node.__main__ import main
@@ -30,6 +29,7 @@ from node.server import Node
 from node.tls import ORCHESTRATOR, PROBE, Identity, agent_name, node_names
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs
+from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
 ROUND, ROUNDS = 6, 12

@@ -269,8 +269,8 @@ def test_a_budget_in_one_nodes_own_file(machines: Machines, dpp2: Call, quick: N
         ended(node)
     collected = dpp2(*machines.collection(), "--json")
     assert json.loads(collected.out)["rounds"] == 4
-    for node, group in GROUPS.items():
-        totals = LedgerFile(machines.home(node) / "ledger.sqlite").totals()
+    for number, group in GROUPS.items():
+        totals = LedgerFile(machines.home(number) / "ledger.sqlite").totals()
         assert ",".join(total.agent for total in totals) == group
         assert all(total.runs == 1 for total in totals)
 

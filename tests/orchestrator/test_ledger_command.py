@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Call
+
+from tests.conftest import Call
 
 
 def test_runs_on_the_same_data_add_up(tmp_path: Path, dpp2: Call, small: list[str]) -> None:
-    spent = []
+    spent: list[float] = []
     for name in ("first", "second"):
         ended = dpp2("run", "--json", "--out", tmp_path / name, *small, "--set", f"algorithm.damping={len(spent)}")
         spent.append(json.loads(ended.out)["privacy"]["epsilon"])

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answers import number
 
 from dpp2 import Experiment, Simulation
 from dpp2.privacy import (
@@ -25,6 +24,7 @@ from dpp2.privacy import (
     publish_term,
     theorem_3,
 )
+from tests.answers import number
 
 Call = Callable[..., Any]
 PAPER_FILE = Path(__file__).parents[2] / "experiments/paper.toml"
@@ -89,8 +89,8 @@ class TestEpsilon:
     def test_agents_that_differ_are_answered_for_the_worst(self, rounds: int, ask: Ask, small: list[str]) -> None:
         """One has little noise that lasts, the others much that fades: who is worst off depends on the rounds."""
         lists = ("noise.u_e=[0.1, 1, 1, 1, 1]", "noise.u_w=[0.1, 1, 1, 1, 1]", "noise.decay=[1, 0.5, 0.5, 0.5, 0.5]")
-        words = [*small, *(word for text in lists for word in ("--set", text)), "--rounds", rounds]
-        overrides = words[1:-2:2]
+        sets = [*small, *(word for text in lists for word in ("--set", text))]
+        words, overrides = [*sets, "--rounds", rounds], sets[1::2]
         account = Simulation(Experiment.load(overrides=overrides), record=False).account
         spent = [number(epsilon(mechanism, rounds)) for mechanism in account.mechanisms]
         assert (np.argmax(spent) == 0) == (rounds == 3)
@@ -258,7 +258,7 @@ class TestCalibrate:
         agents = Simulation(Experiment.load(overrides=sets[1::2]), record=False).account.mechanisms
         for budget, rounds in ((2.0, 4), (2.0, 40)):
             found = ask("calibrate", "--epsilon", budget, "--solve", "scale", *sets, "--rounds", rounds)
-            scaled = [replace(m, u_e=m.u_e * found["factor"], u_w=m.u_w * found["factor"]) for m in agents]
+            scaled = [m.changed(**{u: getattr(m, u) * found["factor"] for u in m.scales}) for m in agents]
             spent = max(number(epsilon(m, rounds)) for m in scaled)
             assert budget * (1 - 1e-9) <= spent <= budget
             found = ask("calibrate", "--epsilon", budget, "--solve", "rounds", *sets)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from answers import number, strict
 
 from dpp2 import Experiment, Simulation
 from store.files import read_npz
+from tests.answers import number, strict
 
 Call = Callable[..., Any]
 Ask = Callable[..., dict[str, Any]]

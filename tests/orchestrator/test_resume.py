@@ -49,7 +49,7 @@ def _checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.0)
 
 
-def silent(done: int, total: int, gap: float) -> None:
+def silent(done: int, total: int, note: str) -> None:
     pass
 
 

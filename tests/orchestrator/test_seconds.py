@@ -14,7 +14,6 @@ from dpp2 import Experiment
 from orchestrator import runner
 from orchestrator.drive import Drive, NodeStatus
 from orchestrator.runner import Finished, Interrupted
-from orchestrator.transports import grpc
 from orchestrator.transports.grpc import RoundClock
 
 SMALL: dict[str, Any] = {
@@ -75,7 +74,7 @@ class Hours:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(grpc.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
 
 
 @pytest.fixture

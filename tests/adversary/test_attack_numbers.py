@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from attacked import BY_NAME, attacked, paper_run
 
 from adversary.attacks import ATTACKS
 from adversary.scoring import Score
+from tests.adversary.attacked import BY_NAME, attacked, paper_run
 
 
 def median(score: Score, rounds: slice) -> tuple[float, float]:

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from charges import (
+
+from orchestrator import runner
+from orchestrator.runner import Interrupted
+from store import files
+from store.rundir import read_metrics
+from tests.store.ledger.charges import (
     ROUNDS,
     Killed,
     experiment,
@@ -25,11 +30,6 @@ from charges import (
     total,
     worst,
 )
-
-from orchestrator import runner
-from orchestrator.runner import Interrupted
-from store import files
-from store.rundir import read_metrics
 
 
 @pytest.mark.usefixtures("killable")

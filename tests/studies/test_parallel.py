@@ -108,8 +108,7 @@ def _cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]
     address = f"127.0.0.1:{_free_port()}"
     host, port = address.split(":")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])  # jobs are pickled by the name of this module
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", host, "--port", port, "--no-dashboard"]
     started = [subprocess.Popen(dask, env=environment, **quiet)]  # type: ignore[call-overload]
     try:
@@ -145,7 +144,7 @@ def _wait_for(host: str, port: int) -> None:
 def _wait_for_workers(address: str, count: int) -> None:
     from distributed import Client
 
-    with Client(address, timeout=30, set_as_default=False) as client:
+    with Client(address, timeout=30, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.wait_for_workers(count, timeout=30)
 
 

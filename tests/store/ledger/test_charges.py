@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from charges import (
+
+from dpp2 import Experiment, Simulation
+from dpp2.privacy import epsilon, largest_rounds
+from store.rundir import read_metrics
+from tests.store.ledger.charges import (
     COUNTEREXAMPLE,
     ROUNDS,
     Call,
@@ -20,10 +24,6 @@ from charges import (
     total,
     worst,
 )
-
-from dpp2 import Experiment, Simulation
-from dpp2.privacy import epsilon, largest_rounds
-from store.rundir import read_metrics
 
 
 class TestCharged:

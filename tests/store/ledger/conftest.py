@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from charges import (
-    Call,
-    Killed,
-)
 
 from dpp2.budget import RunBudget
 from orchestrator.transports import embedded
 from store.ledgers import LedgerFile
+from tests.store.ledger.charges import (
+    Call,
+    Killed,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from studies.reproduce import fig3
 from studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, Fig3Study, final_values, judged
 from studies.reproduce.study import Order
 
-SMALL = {"network.agents": 6, "network.topology": "ring", "run.telemetry": "none"}
+SMALL: dict[str, str | float] = {"network.agents": 6, "network.topology": "ring", "run.telemetry": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def made_up(mean: dict[str, float], log10_epsilon: float = 1.0) -> Fig3:
 
 
 def test_the_metrics_are_what_their_formulas_say() -> None:
-    overrides = {**SMALL, "algorithm.name": "diadsp", "run.rounds": 20}
+    overrides: dict[str, str | float] = {**SMALL, "algorithm.name": "diadsp", "run.rounds": 20}
     mean, stacked, gap, _ = final_values(Fig3Job(overrides))
     simulation = Simulation(Experiment.load(overrides=overrides), record=False)
     simulation.advance(20)

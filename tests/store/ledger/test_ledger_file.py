@@ -10,7 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from charges import (
+
+from dpp2 import BadInput, Simulation
+from dpp2.privacy import epsilon
+from orchestrator import runner
+from orchestrator.runner import Interrupted
+from store.ledgers import LedgerFile
+from tests.store.ledger.charges import (
     ROUNDS,
     Call,
     Killed,
@@ -26,12 +32,6 @@ from charges import (
     total,
     worst,
 )
-
-from dpp2 import BadInput, Simulation
-from dpp2.privacy import epsilon
-from orchestrator import runner
-from orchestrator.runner import Interrupted
-from store.ledgers import LedgerFile
 
 
 class TestPublished:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Call
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
@@ -17,6 +16,7 @@ from dpp2.privacy import Unsupported
 from studies.compare import Comparison, Grid, GridPoint, compare, named, of_files, page, tables
 from studies.compare.fair import Bounds, Fitted, fitted
 from studies.compare.methods import further_settings
+from tests.conftest import Call
 
 PROBLEM = Experiment.load(
     overrides={"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}

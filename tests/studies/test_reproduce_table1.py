@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Call
 
 from studies.reproduce import table1
 from studies.reproduce.table1 import ROWS, Convergence, Measured, judged
+from tests.conftest import Call
 
 K = np.arange(2001, dtype=float)
 NOISE = np.exp(0.2 * np.random.default_rng(1).standard_normal(len(K)))

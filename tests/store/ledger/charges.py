@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpp2 import Experiment, Simulation
-from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
+from dpp2.privacy import Epsilon, Releases, Unsupported, epsilon
 from orchestrator import runner
 
 Call = Callable[..., Any]
@@ -67,7 +67,7 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment.load(overrides=sets(**changes)[1::2])
 
 
-def mechanisms(**changes: Any) -> tuple[Dpp2Releases, ...]:
+def mechanisms(**changes: Any) -> tuple[Releases, ...]:
     return Simulation(experiment(**changes), record=False).account.mechanisms
 
 
@@ -88,16 +88,16 @@ class Killed(BaseException):
     """Nothing catches this, like SIGKILL."""
 
 
-def silent(done: int, total: int, gap: float) -> None:
+def silent(done: int, total: int, note: str) -> None:
     pass
 
 
 def stop_at(k: int) -> runner.Progress:
-    return lambda done, total, gap: signal.raise_signal(signal.SIGINT) if done == k else None
+    return lambda done, total, note: signal.raise_signal(signal.SIGINT) if done == k else None
 
 
 def kill_at(k: int) -> runner.Progress:
-    def progress(done: int, total: int, gap: float) -> None:
+    def progress(done: int, total: int, note: str) -> None:
         if done == k:
             raise Killed
 

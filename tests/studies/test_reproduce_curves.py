@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Call
 
 from store.files import json_text
 from studies.reproduce.curves import FIG1, Curves, CurveStudy
 from studies.reproduce.study import Claim, Order
+from tests.conftest import Call
 
 
 def study(*values: float) -> CurveStudy:

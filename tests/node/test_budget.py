@@ -76,9 +76,9 @@ async def test_a_node_stops_before_its_budget_whatever_is_released(groups: list[
         for node in nodes.groups:
             report = await nodes.watched(node)
             assert (report.finished, report.round) == (True, WITHIN)
-            run = nodes.nodes[node].run
-            assert run is not None
-            assert run.begun == WITHIN
+            shell = nodes.nodes[node].shell
+            assert shell is not None
+            assert shell.machine.rounds_begun == WITHIN
         for node, group in nodes.groups.items():  # settled by the end of the run, not by that of the process
             assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))] * len(group)
     nodes.simulation.allow(nodes.simulation.fresh_ledgers())
@@ -139,9 +139,9 @@ async def test_a_hostile_orchestrator_cannot_pass_a_budget(tmp_path: Path) -> No
         nodes.digest = digest
         await nodes.release(FOREVER)
         assert (await nodes.watched(2)).finished
-        run = nodes.nodes[2].run
-        assert run is not None
-        assert (run.k, run.begun) == (WITHIN, WITHIN)
+        shell = nodes.nodes[2].shell
+        assert shell is not None
+        assert (shell.machine.k, shell.machine.rounds_begun) == (WITHIN, WITHIN)
         assert charged(nodes, 2) == [(1, epsilon(nodes.simulation, WITHIN))]
     for agent in (1, 3):  # in the middle of round 4, which will never end: they sent it, so it counts
         assert charged(nodes, agent) == [(1, epsilon(nodes.simulation, WITHIN + 1))]
@@ -183,7 +183,7 @@ async def test_a_stop_in_the_middle_of_a_round_counts_it(tmp_path: Path) -> None
         await nodes.reach(6)
         await nodes.release(12, 0, 1, 2)
         async with asyncio.timeout(SECONDS):
-            while [node.run.begun for node in nodes.nodes.values() if node.run] != [7, 7, 7, 6]:
+            while [node.shell.machine.rounds_begun for node in nodes.nodes.values() if node.shell] != [7, 7, 7, 6]:
                 await asyncio.sleep(0.005)
     for node, rounds in enumerate((7, 7, 7, 6)):
         assert charged(nodes, node) == [(1, epsilon(nodes.simulation, rounds))]

@@ -49,9 +49,9 @@ def metadata(nodes: Live, **changes: str | None) -> tuple[tuple[str, str], ...]:
 
 def sent(nodes: Live, round_: int = 10, phase: str = "y") -> bytes:
     """A frame that agent 1 has sent to the victim already."""
-    run = nodes.nodes[1].run
-    assert run is not None
-    return encode(nodes.run_id, round_, phase, [1], run.records.read(phase, round_).reshape(1, -1))
+    shell = nodes.nodes[1].shell
+    assert shell is not None
+    return encode(nodes.run_id, round_, phase, [1], shell.run.folder.records.read(phase, round_).reshape(1, -1))
 
 
 def frame(nodes: Live, **changes: Any) -> bytes:
@@ -82,11 +82,11 @@ async def exchange(channel: grpc.aio.Channel, said: tuple[tuple[str, str], ...],
 
 def held(nodes: Live) -> Any:
     """What the victim would compute with."""
-    run = nodes.nodes[VICTIM].run
-    assert run is not None
-    box = run.inbox
+    shell = nodes.nodes[VICTIM].shell
+    assert shell is not None
+    box = shell.machine.inbox
     taken = {n: (dict(phase.fingerprints), dict(phase.rows)) for n, phase in box._taken.items()}
-    return run.k, run.state.x.tobytes(), box.round, box.durable, taken
+    return shell.machine.k, shell.machine.state.x.tobytes(), box.round, box.durable, taken
 
 
 BAD_METADATA: dict[str, tuple[str, dict[str, str | None]]] = {

@@ -244,8 +244,8 @@ async def test_control_calls_are_the_orchestrators(who: str, nodes: Live) -> Non
                 await call(wire_pb2_grpc.ControlStub(channel), nodes)
             assert refusal.value.code() == grpc.StatusCode.PERMISSION_DENIED, name
             assert turned_away(nodes) == {"not the orchestrator": counted}, name
-    assert victim.run is not None
-    assert (victim.run.until, victim.stopped.is_set()) == (ROUND, False)
+    assert victim.shell is not None
+    assert (victim.shell.machine.until, victim.stopped.is_set()) == (ROUND, False)
 
 
 async def test_unprepared_nodes_refuse_them_too(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ async def test_unprepared_nodes_refuse_them_too(tmp_path: Path) -> None:
         async with nodes.channel(VICTIM, "node-1") as channel:
             with pytest.raises(grpc.aio.AioRpcError, match="not the orchestrator"):
                 await CONTROL["Prepare"](wire_pb2_grpc.ControlStub(channel), nodes)
-        assert nodes.nodes[VICTIM].run is None
+        assert nodes.nodes[VICTIM].shell is None
         assert not (tmp_path / f"node-{VICTIM}" / "runs.txt").exists()
 
 

@@ -1,0 +1,60 @@
+"""One run's folder at one node: opened, restored from, written to in the one order that survives a crash."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, closing
+
+from node.disk import Disk
+from node.effects import SaveCheckpoint
+from node.files import Checkpoint, Checkpoints, Journal, RecordFiles
+from node.hosting import record_widths
+from node.machine import HostedRun, Memory
+
+_FACTS = "node.json"
+
+
+class RunFolder:
+    """Opening it restores: `memory` is what the node goes on with, `complaints` what is wrong with its checkpoints."""
+
+    def __init__(self, disk: Disk, agents: HostedRun, *, telemetry: bool) -> None:
+        self._disk, self._run_id, self._digest = disk, agents.run_id, agents.digest
+        self._checkpoints = Checkpoints(disk)
+        with ExitStack() as opened:
+            # The journal first: it tells whether another node is at work in this folder.
+            self.journal = opened.enter_context(closing(Journal(disk, len(agents.phases))))
+            widths = record_widths(agents.hosting, telemetry)
+            self.records = opened.enter_context(closing(RecordFiles(disk, widths)))
+            usable = [found for found in self._checkpoints.load() if found.facts["run"] == agents.run_id]
+            self.memory = Memory(usable[0] if usable else None, self.journal.known)
+            self.records.cut(usable[0].k if usable else 0)
+            facts = {"agents": agents.hosting.owned, "run": agents.run_id, "digest": agents.digest}
+            self._write_facts(json.dumps(facts).encode())
+            self._opened = opened.pop_all()
+
+    @property
+    def complaints(self) -> list[str]:
+        return self._checkpoints.complaints
+
+    @property
+    def rounds_begun(self) -> int:
+        """As `RoundMachine.rounds_begun`, before there is one."""
+        return max(
+            *(round_ + 1 for round_, _ in self.memory.known),
+            self.memory.checkpoint.k if self.memory.checkpoint else 0,
+            0,
+        )
+
+    def _write_facts(self, content: bytes) -> None:
+        if self._disk.read(_FACTS) != content:
+            self._disk.write(f"{_FACTS}.part", content)
+            self._disk.rename(f"{_FACTS}.part", _FACTS)
+
+    def save(self, effect: SaveCheckpoint) -> None:
+        """Takes as long as the disk does. The records first: a checkpoint speaks of records that are there."""
+        self.records.sync()
+        facts = {"round": effect.k, "run": self._run_id, "digest": self._digest, "saved": effect.saved}
+        self._checkpoints.save(Checkpoint(effect.state, facts))
+
+    def close(self) -> None:
+        self._opened.close()

@@ -1,0 +1,73 @@
+"""What a node sends: frames of its rows, and the memory of everything that has left before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpp2.arrays import Array
+from node.codec import encode
+from node.effects import JournalEntry, Send
+from node.errors import NodeFailed
+from node.hosting import Hosting, Neighbour
+
+
+class Outbox:
+    """Frames of the rows of one node. Neighbours that get the same rows share one frame."""
+
+    def __init__(self, run_id: str, hosting: Hosting, neighbours: Sequence[Neighbour]) -> None:
+        self._run_id, self._hosting = run_id, hosting
+        self._rows_for = {neighbour.node: neighbour.ours for neighbour in neighbours}
+        self._alike: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for node, ours in self._rows_for.items():
+            self._alike[ours] = (*self._alike.get(ours, ()), node)
+        self.sent: dict[str, Array] = {}  # in the round in the middle of which the node is
+        self.frames = self.bytes = 0
+
+    def send(self, k: int, phase: str, rows: Array) -> list[Send]:
+        self.sent[phase] = rows
+        effects = []
+        for ours, nodes in self._alike.items():
+            frame = encode(self._run_id, k, phase, ours, self._hosting.rows_of(ours, rows))
+            effects.append(Send(nodes, k, frame))
+            self.frames += len(nodes)
+            self.bytes += len(nodes) * len(frame)
+        return effects
+
+    def frame(self, node: int, k: int, phase: str, rows: Array) -> bytes:
+        """For one neighbour, again; of the rows of all hosted agents it gets those of its own neighbours."""
+        ours = self._rows_for[node]
+        return encode(self._run_id, k, phase, ours, self._hosting.rows_of(ours, rows))
+
+
+class SentDigests:
+    """Digests of everything that left and could be computed again. `known`: by round and phase, counted from 1."""
+
+    def __init__(self, phases: Sequence[str], known: Mapping[tuple[int, int], bytes]) -> None:
+        self._numbers = {phase: number for number, phase in enumerate(phases, start=1)}
+        self._known = dict(known)
+        self.rounds = max((round_ + 1 for round_, _ in known), default=0)  # of which anything has ever left
+
+    def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> JournalEntry | None:
+        """What must be noted before this leaves, if it is new; a fault if something else has left in its place.
+
+        Both `inputs` and `sent` are fingerprints, each of which has its length: one after the other they cannot be
+        mistaken for others.
+        """
+        digest = hashlib.sha256(b"".join((*inputs, sent))).digest()
+        at = (round_, self._numbers[phase])
+        before = self._known.get(at)
+        if before is None:
+            self._known[at] = digest
+            self.rounds = max(self.rounds, round_ + 1)
+            return JournalEntry(*at, digest)
+        if before != digest:
+            raise NodeFailed(
+                f"round {round_}, phase {phase!r} was sent before with other bytes: nothing is sent, because two noisy "
+                "copies of one value would leak it"
+            )
+        return None
+
+    def forget(self, durable: int) -> None:
+        """Rounds before this one cannot be computed again."""
+        self._known = {at: digest for at, digest in self._known.items() if at[0] >= durable}

@@ -1,0 +1,157 @@
+"""The asyncio around one run at one node: lets the machine go on whenever there is something for it, and waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import numpy as np
+
+from dpp2.errors import BadInput
+from node.codec import message_limit
+from node.errors import Diverged, NodeFailed, PeerFault
+from node.hosting import Hosting, Neighbour
+from node.inbox import Lane
+from node.links import Stream
+from node.machine import RoundMachine
+from node.run import NodeRun
+
+log = logging.getLogger("dpp2.node")
+
+_SAID_AS_THEY_ARE = (NodeFailed, BadInput, OSError)  # their sentence is enough
+
+
+def largest_frame(hosting: Hosting) -> int:
+    """What an honest neighbour can send at most: a row of every agent that has a neighbour here."""
+    return message_limit(hosting.dimension, max(1, len(hosting.foreign)))
+
+
+class Shell:
+    """Runs one `NodeRun`."""
+
+    def __init__(self, run: NodeRun) -> None:
+        self.run = run
+        self.failure = ""
+        self.diverged = False
+        self.frame_limit = largest_frame(run.machine.agents.hosting)
+        self._waiter: asyncio.Future[None] | None = None  # of `run_rounds`, for anything that the machine may use
+        self._round_over = asyncio.Event()
+        self._idle = asyncio.Event()  # nothing to do, and Watch should tell
+        self._saving: asyncio.Task[None] | None = None
+
+    @property
+    def machine(self) -> RoundMachine:
+        return self.run.machine
+
+    @property
+    def run_id(self) -> str:
+        return self.machine.agents.run_id
+
+    # -- rounds ------------------------------------------------------------------------------------------------
+
+    async def run_rounds(self) -> None:
+        """Every round that is released, until the last one or a failure."""
+        machine = self.machine
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
+            while not machine.finished and self.run.failure is None:
+                k = machine.k
+                if not self._advance():
+                    await self._wait()
+                elif machine.k > k:
+                    self._round_over.set()
+                    if machine.k % 8 == 0:  # a node whose frames are always there already must let others speak
+                        await asyncio.sleep(0)
+        if self.run.failure is not None:
+            self.fail(self.run.failure)
+        self._idle.set()
+
+    def _advance(self) -> bool:
+        advanced = self.run.advance()
+        if self.run.saving is not None and self._saving is None:
+            self._saving = asyncio.create_task(self._save())
+        return advanced
+
+    async def _wait(self) -> None:
+        if self.machine.credit_used:
+            self._idle.set()
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _save(self) -> None:
+        """Rounds go on meanwhile. Nothing counts as durable before it is."""
+        try:
+            await asyncio.to_thread(self.run.save)
+            self.run.saved()
+        except Exception as error:
+            self.run.break_off(error)
+        self._saving = None
+        self._wake()
+
+    async def saved_so_far(self) -> None:
+        """Until the checkpoint that was begun last is on disk; it is not cancelled with whoever waits for it."""
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    def release(self, until: int, *, last: bool) -> None:
+        self.machine.release(until, last=last)
+        self._idle.clear()
+        self._wake()
+
+    async def credit_used(self) -> None:
+        """Until the credit is used up, the run has ended or cannot go on."""
+        await self._idle.wait()
+        self._idle.clear()
+
+    def fail(self, error: Exception) -> None:
+        """The run cannot go on: Watch says so, and so does the log."""
+        expected = isinstance(error, _SAID_AS_THEY_ARE)
+        self.failure = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
+        self.diverged = isinstance(error, Diverged)
+        log.error(self.failure, exc_info=None if expected else error)
+        self._idle.set()
+
+    async def end(self) -> None:
+        """Orderly: what has been run is durable. The round task must have ended."""
+        try:
+            self.machine.stop()
+            while self._advance() or self._saving is not None:
+                await self.saved_so_far()
+        finally:
+            self.run.close()
+
+    # -- streams -----------------------------------------------------------------------------------------------
+
+    async def speak(self, neighbour: Neighbour, need: int, stream: Stream) -> None:
+        """With a neighbour that needs frames from round `need` on, until the stream ends."""
+        await self.run.links[neighbour.node].serve(stream, _Conversation(self, neighbour, need))
+
+    def take(self, frame: bytes, lane: Lane) -> bool:
+        if len(frame) > self.frame_limit:
+            raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {self.frame_limit} are the most")
+        if self.machine.take(frame, lane):
+            self._wake()
+        return self.machine.has_room(lane)
+
+    async def wait_for_room(self, lane: Lane) -> None:
+        """Until some of what this neighbour sent has been used."""
+        while not self.machine.has_room(lane):
+            self._round_over.clear()
+            await self._round_over.wait()
+
+
+class _Conversation:
+    """One stream: a lane of the inbox one way, frames on their way the other."""
+
+    def __init__(self, shell: Shell, neighbour: Neighbour, need: int) -> None:
+        self._shell, self._lane = shell, shell.machine.open_lane(neighbour.node)
+        self.outgoing = shell.run.open_stream(neighbour.node, need)
+
+    def take(self, frame: bytes) -> bool:
+        return self._shell.take(frame, self._lane)
+
+    async def wait_for_room(self) -> None:
+        await self._shell.wait_for_room(self._lane)

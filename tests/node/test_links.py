@@ -172,6 +172,48 @@ async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
         await serving
 
 
+class CannotWrite(Talk):
+    """Its other end is silent, and its frames cannot be written."""
+
+    async def write(self, frame: bytes) -> None:
+        raise OSError("no such record")
+
+
+async def test_a_writer_that_dies_ends_its_link(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the stream would stay open and mute, and nobody would dial again."""
+    link = Link(Neighbour(1, (1,), (0,)))
+    talk = CannotWrite(link, b"a frame")
+    async with asyncio.timeout(SECONDS):
+        await link.serve(talk, talk)
+    assert "its next frame cannot be written: OSError: no such record" in caplog.text
+    link.send(0, b"nobody is there")
+    assert talk.outgoing.next() is None
+
+
+async def test_a_node_whose_writer_dies_is_dialled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, a record cannot be read for a neighbour that comes back; it calls again and catches up."""
+    async with live(small(run__rounds=20), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(8)
+        await nodes.reach(8)
+        await killed(nodes, 1)
+        await nodes.start_one(1)
+        records = nodes.nodes[0].shell.run.folder.records  # type: ignore[union-attr]
+        read, failed = records.read, []
+
+        def fails_once(name: str, round_: int) -> Any:
+            if not failed:
+                failed.append(round_)
+                raise OSError("a bad sector")
+            return read(name, round_)
+
+        monkeypatch.setattr(records, "read", fails_once)
+        await nodes.prepare(1)
+        await nodes.finish()
+        assert failed == [5]
+    assert_same_run(nodes)
+
+
 # --- who is at the other end ----------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from node.errors import NodeFailed
+from store.files import write_whole
 
 
 class Appended(Protocol):
@@ -63,7 +64,7 @@ class Disk(Protocol):
         """A whole file; None if there is none."""
 
     def write(self, name: str, content: bytes) -> None:
-        """A whole file, synced. For its name see `rename`."""
+        """A whole file, in place of another: atomic, its content synced, its name durable after `sync_names`."""
 
     def rename(self, name: str, to: str) -> None:
         """Atomic; durable after `sync_names`."""
@@ -95,10 +96,7 @@ class RealDisk:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        with (self._folder / name).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_whole(self._folder / name, lambda file: file.write(content))
 
     def rename(self, name: str, to: str) -> None:
         (self._folder / name).replace(self._folder / to)

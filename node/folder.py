@@ -11,8 +11,6 @@ from node.files import Checkpoint, Checkpoints, Journal, RecordFiles
 from node.hosting import record_widths
 from node.machine import HostedRun, Memory
 
-_FACTS = "node.json"
-
 
 class RunFolder:
     """Opening it restores: `memory` is what the node goes on with, `complaints` what is wrong with its checkpoints."""
@@ -29,7 +27,7 @@ class RunFolder:
             self.memory = Memory(usable[0] if usable else None, self.journal.known)
             self.records.cut(usable[0].k if usable else 0)
             facts = {"agents": agents.hosting.owned, "run": agents.run_id, "digest": agents.digest}
-            self._write_facts(json.dumps(facts).encode())
+            self._disk.write("node.json", json.dumps(facts).encode())
             self._opened = opened.pop_all()
 
     @property
@@ -44,11 +42,6 @@ class RunFolder:
             self.memory.checkpoint.k if self.memory.checkpoint else 0,
             0,
         )
-
-    def _write_facts(self, content: bytes) -> None:
-        if self._disk.read(_FACTS) != content:
-            self._disk.write(f"{_FACTS}.part", content)
-            self._disk.rename(f"{_FACTS}.part", _FACTS)
 
     def save(self, effect: SaveCheckpoint) -> None:
         """Takes as long as the disk does. The records first: a checkpoint speaks of records that are there."""

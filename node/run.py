@@ -86,7 +86,7 @@ class NodeRun:
 
     def break_off(self, error: Exception) -> None:
         """Something outside has failed, without which the run cannot go on."""
-        self._broken, self.failure = True, error
+        self._broken, self.failure, self.saving = True, error, None
 
     def open_stream(self, node: int, need: int) -> Outgoing:
         """A neighbour has connected that needs frames from round `need` on: those that it has missed come first."""

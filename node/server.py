@@ -31,6 +31,7 @@ from node.run import NodeRun
 from node.shell import Shell
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
+from store.files import write_text
 from store.ledgers import LedgerFile
 
 log = logging.getLogger("dpp2.node")
@@ -191,8 +192,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         if any(line.startswith(f"{run_id} ") and line != claimed for line in known):
             raise PeerFault("run id used", "this node has run another experiment under that id")
         if claimed not in known:
-            with path.open("a") as file:
-                file.write(claimed + "\n")
+            write_text(path, "".join(f"{line}\n" for line in (*known, claimed)))
 
     async def _guard(self, shell: Shell) -> None:
         """Whatever happens to the rounds is told: a task that dies by itself would be missed by nobody."""

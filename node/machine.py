@@ -17,7 +17,7 @@ from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from dpp2.keys import derive
 from node.codec import finite, payload
 from node.effects import Effect, Failed, Finished, Record, SaveCheckpoint
-from node.errors import Diverged
+from node.errors import Diverged, PeerFault
 from node.files import Checkpoint
 from node.fingerprints import Fingerprint, fingerprinting
 from node.hosting import Hosting, Neighbour, private_records, state_arrays
@@ -128,6 +128,11 @@ class RoundMachine:
         """Agents whose rows the current round lacks."""
         missing = (self.inbox.missing(self.k, phase) for phase in self.outbox.sent)
         return sorted(set().union(*missing)) if not self.finished else []
+
+    def check_need(self, need: int) -> None:
+        """From which round on a neighbour needs frames: its rounds rest on what has left here."""
+        if not 0 <= need <= self.rounds_begun:
+            raise PeerFault("bad metadata", f"no neighbour can be in round {need}, as dpp2-need says")
 
     # -- input -------------------------------------------------------------------------------------------------
 

@@ -94,8 +94,7 @@ class Peers:
             need = int(metadata["dpp2-need"])
         except (KeyError, ValueError):
             raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
-        if not 0 <= need <= self._shell.machine.rounds_begun:  # a neighbour's round rests on what we have sent
-            raise PeerFault("bad metadata", f"nobody can be in round {need}, says dpp2-need")
+        self._shell.machine.check_need(need)
         _check_proven(sorted(agents), proven)
         for neighbour in self._agents.neighbours:
             if neighbour.node == min(agents) and agents >= set(neighbour.theirs):

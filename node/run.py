@@ -6,26 +6,59 @@ The asyncio shell around it waits, reads and writes streams; the simulated clust
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpp2.arrays import Array
-from node.disk import RealDisk
+from node.budget import Budget
+from node.disk import Disk, RealDisk
 from node.effects import Effect, Failed, Finished, JournalEntry, Record, SaveCheckpoint, Send
 from node.files import Checkpoints
 from node.folder import RunFolder
 from node.links import Link, Outgoing
-from node.machine import RoundMachine
+from node.machine import HostedRun, RoundMachine
+
+
+class Ledgers(Protocol):
+    """Where agents are charged: in full before the first message leaves, for what was sent when the run ends."""
+
+    def reserve(self, spender: Budget) -> None: ...
+
+    def settle(self, spender: Budget) -> None: ...
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """What a node writes down."""
+
+    every: int  # rounds between checkpoints
+    telemetry: bool  # whether x, gradients and noise are written down, too
+
+
+def open_run(agents: HostedRun, disk: Disk, ledgers: Ledgers, keeping: Keeping) -> NodeRun:
+    """Go on where the node's own files left off, as far as its own budget goes."""
+    with ExitStack() as opened:  # whatever goes wrong here, the folder is free again for the next call
+        folder = opened.enter_context(closing(RunFolder(disk, agents, telemetry=keeping.telemetry)))
+        budget = Budget(agents.hosting, agents.run_id, folder.rounds_begun)
+        ledgers.reserve(budget)  # before the first message leaves
+        machine = RoundMachine(
+            agents, folder.memory, budget.allowance.rounds, every=keeping.every, telemetry=keeping.telemetry
+        )
+        run = NodeRun(machine, folder, budget)
+        opened.pop_all()
+    return run
 
 
 class NodeRun:
     """`saving` is the checkpoint that was begun last, for whoever owns the disk's time; `failure` ends everything."""
 
-    def __init__(self, machine: RoundMachine, folder: RunFolder) -> None:
-        self.machine, self.folder = machine, folder
+    def __init__(self, machine: RoundMachine, folder: RunFolder, budget: Budget) -> None:
+        self.machine, self.folder, self.budget = machine, folder, budget
         self.links = {neighbour.node: Link(neighbour) for neighbour in machine.agents.neighbours}
         self.saving: SaveCheckpoint | None = None
         self.failure: Exception | None = None
@@ -105,6 +138,11 @@ class NodeRun:
         before = (frame(node, k, phase, recorded(k, phase)) for k in rounds for phase in machine.agents.phases)
         current = machine.outbox.sent.items() if need <= machine.k else ()
         return chain(before, [frame(node, machine.k, phase, rows) for phase, rows in current])
+
+    def settle(self, ledgers: Ledgers) -> None:
+        """Charged is what was sent; a kill before this leaves the charge for everything that was allowed."""
+        self.budget.k = self.machine.rounds_begun
+        ledgers.settle(self.budget)
 
     def close(self) -> None:
         self.folder.close()

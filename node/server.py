@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,15 @@ from grpc_reflection.v1alpha import reflection
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from node.budget import Budget
 from node.cluster import Cluster
 from node.disk import RealDisk
 from node.errors import STATUS, NodeFailed, PeerFault, Refusals
-from node.folder import RunFolder
 from node.hosting import Hosting
 from node.keyring import Keyring
 from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
-from node.machine import HostedRun, RoundMachine
+from node.machine import HostedRun
 from node.peers import METHOD, SERVICE, Peers, transport_limit
-from node.run import NodeRun
+from node.run import Keeping, open_run
 from node.shell import Shell
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
@@ -72,7 +70,6 @@ class Node(wire_pb2_grpc.ControlServicer):
         self.refusals = Refusals()
         self.stopped = asyncio.Event()
         self._ledger = LedgerFile(config.ledger or config.home / "ledger.sqlite")
-        self._budget: Budget | None = None
         self._peers: Peers | None = None
         self._server: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,7 +118,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         if self.shell is not None:
             with suppress(OSError):  # a full disk has been reported; the last checkpoint before it stands
                 await self.shell.end()
-            self._settle(self.shell)
+            self.shell.run.settle(self._ledger)
 
     # -- control -----------------------------------------------------------------------------------------------
 
@@ -134,8 +131,7 @@ class Node(wire_pb2_grpc.ControlServicer):
             await self._refuse(fault, context)
         except (BadInput, NodeFailed, OSError) as refusal:  # something in this node's own files, or its disk
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        assert self._budget is not None
-        allowance = self._budget.allowance
+        allowance = shell.run.budget.allowance
         return wire_pb2.PrepareReply(
             agents=self.config.owned, round=shell.machine.k, allowed=allowance.rounds, reason=allowance.reason or ""
         )
@@ -152,23 +148,14 @@ class Node(wire_pb2_grpc.ControlServicer):
             return self.shell
 
     def _begin(self, run_id: str, cluster: Cluster) -> Shell:
-        """Go on where the node's own files left off, as far as its own budget goes."""
-        config, agents = self.config, self._hosted_run(run_id, cluster)
-        with ExitStack() as opened:  # whatever goes wrong here, the folder is free again for the next call
-            disk = RealDisk(run_folder(config.home, run_id))
-            folder = opened.enter_context(closing(RunFolder(disk, agents, telemetry=config.telemetry)))
-            for complaint in folder.complaints:
-                log.warning(complaint)
-            budget = Budget(self.hosting, run_id, folder.rounds_begun)
-            self._ledger.reserve(budget)  # before the first message leaves
-            machine = RoundMachine(
-                agents, folder.memory, budget.allowance.rounds, every=config.every, telemetry=config.telemetry
-            )
-            shell = Shell(NodeRun(machine, folder))
-            peers = Peers(shell, cluster, self.identity, self.refusals)
-            opened.pop_all()
-        self._budget, self._peers = budget, peers
-        self._tasks = [asyncio.create_task(self._guard(shell)), *peers.dial()]
+        config = self.config
+        disk, keeping = RealDisk(run_folder(config.home, run_id)), Keeping(config.every, config.telemetry)
+        run = open_run(self._hosted_run(run_id, cluster), disk, self._ledger, keeping)
+        for complaint in run.folder.complaints:
+            log.warning(complaint)
+        shell = Shell(run)
+        self._peers = Peers(shell, cluster, self.identity, self.refusals)
+        self._tasks = [asyncio.create_task(self._guard(shell)), *self._peers.dial()]
         return shell
 
     def _hosted_run(self, run_id: str, cluster: Cluster) -> HostedRun:
@@ -199,15 +186,9 @@ class Node(wire_pb2_grpc.ControlServicer):
         try:
             await shell.run_rounds()
             if shell.machine.finished:
-                self._settle(shell)
+                shell.run.settle(self._ledger)
         except Exception as error:
             shell.fail(error)
-
-    def _settle(self, shell: Shell) -> None:
-        """Charged is what was sent; a kill before this leaves the charge for everything that was allowed."""
-        if self._budget is not None:
-            self._budget.k = shell.machine.rounds_begun
-            self._ledger.settle(self._budget)
 
     async def Release(self, request: Any, context: Any) -> Any:
         shell = await self._current(request.run, context)

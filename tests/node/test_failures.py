@@ -13,7 +13,8 @@ from live import SECONDS, Live, assert_same_run, live, one_each, small
 
 from dpp2 import BadInput
 from node.__main__ import _agents
-from node.server import Budget, run_folder
+from node.budget import Budget
+from node.server import run_folder
 
 ERRORS = (
     IndexError("list index out of range"),
@@ -109,7 +110,7 @@ async def test_a_run_that_could_not_be_prepared_can_be_prepared(
 
     async with live(small(), tmp_path, one_each(4)) as nodes:
         with monkeypatch.context() as patched:
-            patched.setattr("node.server.Budget", fails)
+            patched.setattr("node.run.Budget", fails)
             with pytest.raises(grpc.aio.AioRpcError, match=str(error)):
                 await nodes.prepare(1)
         await nodes.prepare()

@@ -82,9 +82,12 @@ class RealDisk:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._folders: set[Path] = set()  # within it, where files have been opened
 
     def append_to(self, name: str) -> Appended:
-        return _RealAppended(self._folder / name)
+        path = self._folder / name
+        self._folders |= {path.parent} - {self._folder}
+        return _RealAppended(path)
 
     def map(self, name: str) -> Mapped:
         return _RealMapped(self._folder / name)
@@ -102,11 +105,12 @@ class RealDisk:
         (self._folder / name).replace(self._folder / to)
 
     def sync_names(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for folder in (*self._folders, self._folder, self._folder.parent):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def path(self, name: str) -> str:
         return str(self._folder / name)

@@ -102,8 +102,8 @@ class Journal:
     def _read(self, path: str, phases: int) -> int:
         """What has left before; returns where the next entry belongs."""
         content = self._file.read()
-        begins = content[: len(_MAGIC)]
-        if begins != _MAGIC and begins.strip(b"\0"):  # zeros: killed when it was made, before anything left
+        begins = content[: len(_MAGIC)].rstrip(b"\0")
+        if not _MAGIC.startswith(begins):  # a part of it: it was being made when the process, or the power, went
             raise NodeFailed(f"{path} is damaged, or the journal of another version: this node cannot go on")
         end = len(_MAGIC)
         while end + _ENTRY.size <= len(content):
@@ -169,6 +169,7 @@ class Checkpoints:
             self._disk.rename(self._newer, self._older)
         self._disk.rename(self._beside, self._newer)
         self._newer_is_whole = True
+        self._disk.sync_names()  # otherwise a loss of power could bring back the names of before, and so an older state
 
     def load(self) -> list[Checkpoint]:
         """All usable ones, the newest first; `complaints` has a sentence for each that is not.

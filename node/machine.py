@@ -10,7 +10,7 @@ comes back gets everything it lacks from there, and neighbours that die together
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
@@ -58,10 +58,21 @@ class HostedRun:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a node remembers when it starts: where it goes on, and what has left before."""
+    """What a node remembers when it starts: where it goes on, and what has left before.
 
-    checkpoint: Checkpoint | None = None
-    known: Mapping[tuple[int, int], bytes] = field(default_factory=dict)  # digests by round and phase
+    A loss of power takes the last entries of the journal. So everything that was released counts as begun, unless the
+    node has ended in order since.
+    """
+
+    checkpoint: Checkpoint | None
+    known: Mapping[tuple[int, int], bytes]  # digests by round and phase
+    released: int  # rounds
+
+    @property
+    def rounds_begun(self) -> int:
+        """Rounds of which anything may ever have left."""
+        journalled = max((round_ + 1 for round_, _ in self.known), default=0)
+        return max(journalled, self.released, self.checkpoint.k if self.checkpoint else 0)
 
 
 class _Saves:
@@ -90,7 +101,7 @@ class RoundMachine:
         self.finished = False  # and durable
         self.failed = self._stopping = False
         self.outbox = Outbox(agents.run_id, agents.hosting, agents.neighbours)
-        self._digests = SentDigests(agents.phases, memory.known)
+        self._digests = SentDigests(agents.phases, memory.known, memory.rounds_begun)
         self._saves = _Saves(every, memory.checkpoint)
         self.inbox = self._new_inbox(every)
         self._round: Round | None = None  # the round in the middle of which we are …
@@ -116,7 +127,7 @@ class RoundMachine:
 
     @property
     def rounds_begun(self) -> int:
-        """Rounds of which anything has ever left, before a crash as well, or a loss of power that took the journal."""
+        """Rounds of which anything may ever have left, before a crash as well."""
         return max(self._digests.rounds, self.k)
 
     @property
@@ -142,9 +153,9 @@ class RoundMachine:
             self.rounds = min(self.rounds, max(until, self.k))
         self.until = max(self.until, min(until, self.rounds))
 
-    def open_lane(self, node: int) -> Lane:
-        """A neighbour has a new stream to this node."""
-        return self.inbox.lane(node)
+    def open_lane(self, node: int, since: int) -> Lane:
+        """A neighbour has a new stream to this node, on which it was asked for frames from round `since` on."""
+        return self.inbox.lane(node, since)
 
     def take(self, frame: bytes, lane: Lane) -> bool:
         """What a neighbour sent; a fault leaves everything as it was. True if `advance` may have something to do."""

@@ -43,10 +43,10 @@ class Outbox:
 class SentDigests:
     """Digests of everything that left and could be computed again. `known`: by round and phase, counted from 1."""
 
-    def __init__(self, phases: Sequence[str], known: Mapping[tuple[int, int], bytes]) -> None:
+    def __init__(self, phases: Sequence[str], known: Mapping[tuple[int, int], bytes], rounds: int) -> None:
         self._numbers = {phase: number for number, phase in enumerate(phases, start=1)}
         self._known = dict(known)
-        self.rounds = max((round_ + 1 for round_, _ in known), default=0)  # of which anything has ever left
+        self.rounds = rounds  # of which anything may ever have left
 
     def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> JournalEntry | None:
         """What must be noted before this leaves, if it is new; a fault if something else has left in its place.

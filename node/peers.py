@@ -39,8 +39,9 @@ class Peers:
         """A neighbour has dialled."""
         proven = None if self._identity is None else proven_names(context.auth_context())
         neighbour, need = self._welcome(dict(context.invocation_metadata()), proven)
-        await context.send_initial_metadata(self._metadata())
-        await self._shell.speak(neighbour, need, context)
+        since = self._shell.machine.k
+        await context.send_initial_metadata(self._metadata(since))
+        await self._shell.speak(neighbour, need, context, since)
 
     async def _dial(self, neighbour: Neighbour) -> None:
         """Keep a stream open to a neighbour, for as long as this node lives."""
@@ -50,7 +51,8 @@ class Peers:
         async with open_channel(self._identity, address, name, options) as channel:
             method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
             while True:
-                call = method(metadata=self._metadata())
+                since = self._shell.machine.k
+                call = method(metadata=self._metadata(since))
                 try:
                     metadata = dict(await call.initial_metadata())
                     if "dpp2-run" in metadata:  # otherwise it turned us away: it is not prepared yet
@@ -58,7 +60,7 @@ class Peers:
                         if found != neighbour:
                             raise PeerFault("unknown sender", f"{address} hosts other agents")
                         wait = BACKOFF_FIRST
-                        await self._shell.speak(neighbour, need, call)
+                        await self._shell.speak(neighbour, need, call, since)
                 except PeerFault as fault:
                     self._refusals.count(fault)
                 except STREAM_ENDED:
@@ -77,12 +79,12 @@ class Peers:
                     return override, name
         return self._cluster.addresses[neighbour.node], name
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
+    def _metadata(self, since: int) -> tuple[tuple[str, str], ...]:
         agents = ",".join(map(str, self._agents.hosting.owned))
         return (
             ("dpp2-run", self._agents.run_id),
             ("dpp2-agents", agents),
-            ("dpp2-need", str(self._shell.machine.k)),
+            ("dpp2-need", str(since)),
         )
 
     def _welcome(self, metadata: Mapping[str, Any], proven: set[str] | None) -> tuple[Neighbour, int]:
@@ -94,10 +96,10 @@ class Peers:
             need = int(metadata["dpp2-need"])
         except (KeyError, ValueError):
             raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
-        self._shell.machine.check_need(need)
         _check_proven(sorted(agents), proven)
         for neighbour in self._agents.neighbours:
             if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
+                self._shell.machine.check_need(need)
                 return neighbour, need
         raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
 

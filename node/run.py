@@ -44,7 +44,7 @@ def open_run(agents: HostedRun, disk: Disk, ledgers: Ledgers, keeping: Keeping) 
     """Go on where the node's own files left off, as far as its own budget goes."""
     with ExitStack() as opened:  # whatever goes wrong here, the folder is free again for the next call
         folder = opened.enter_context(closing(RunFolder(disk, agents, telemetry=keeping.telemetry)))
-        budget = Budget(agents.hosting, agents.run_id, folder.rounds_begun)
+        budget = Budget(agents.hosting, agents.run_id, folder.memory.rounds_begun)
         ledgers.reserve(budget)  # before the first message leaves
         machine = RoundMachine(
             agents, folder.memory, budget.allowance.rounds, every=keeping.every, telemetry=keeping.telemetry
@@ -63,6 +63,7 @@ class NodeRun:
         self.saving: SaveCheckpoint | None = None
         self.failure: Exception | None = None
         self._recorded = machine.k  # rounds
+        self._released = folder.memory.released
         self._broken = False  # an effect could not be carried out: no later one may be
         self._carry_out_one: dict[type, Callable[[Any], None]] = {
             JournalEntry: self._journal,
@@ -106,6 +107,13 @@ class NodeRun:
     def _fail(self, effect: Failed) -> None:
         self.failure = effect.error
 
+    def note_released(self, until: int) -> None:
+        """Before `RoundMachine.release`: after a loss of power nobody could tell which of these rounds were begun."""
+        rounds = min(until, self.machine.rounds)
+        if rounds > self._released:
+            self.folder.note_released(rounds)
+            self._released = rounds
+
     def save(self) -> None:
         """Write the checkpoint that was begun. May run beside everything else, in a thread of its own."""
         assert self.saving is not None
@@ -143,6 +151,10 @@ class NodeRun:
         """Charged is what was sent; a kill before this leaves the charge for everything that was allowed."""
         self.budget.k = self.machine.rounds_begun
         ledgers.settle(self.budget)
+
+    def end(self) -> None:
+        """In order, once everything is saved: now it is known what has left."""
+        self.folder.note_released(self.machine.rounds_begun)
 
     def close(self) -> None:
         self.folder.close()

@@ -192,7 +192,7 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     async def Release(self, request: Any, context: Any) -> Any:
         shell = await self._current(request.run, context)
-        shell.release(request.until, last=request.last)
+        await shell.release(request.until, last=request.last)
         return wire_pb2.ReleaseReply()
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:

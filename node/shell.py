@@ -38,6 +38,7 @@ class Shell:
         self._round_over = asyncio.Event()
         self._idle = asyncio.Event()  # nothing to do, and Watch should tell
         self._saving: asyncio.Task[None] | None = None
+        self._releasing = asyncio.Lock()
 
     @property
     def machine(self) -> RoundMachine:
@@ -96,8 +97,13 @@ class Shell:
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
-    def release(self, until: int, *, last: bool) -> None:
-        self.machine.release(until, last=last)
+    async def release(self, until: int, *, last: bool) -> None:
+        async with self._releasing:
+            try:
+                await asyncio.to_thread(self.run.note_released, until)
+            except OSError as error:
+                self.run.break_off(error)
+            self.machine.release(until, last=last)
         self._idle.clear()
         self._wake()
 
@@ -120,14 +126,15 @@ class Shell:
             self.machine.stop()
             while self._advance() or self._saving is not None:
                 await self.saved_so_far()
+            self.run.end()
         finally:
             self.run.close()
 
     # -- streams -----------------------------------------------------------------------------------------------
 
-    async def speak(self, neighbour: Neighbour, need: int, stream: Stream) -> None:
-        """With a neighbour that needs frames from round `need` on, until the stream ends."""
-        await self.run.links[neighbour.node].serve(stream, _Conversation(self, neighbour, need))
+    async def speak(self, neighbour: Neighbour, need: int, stream: Stream, since: int) -> None:
+        """Until the stream ends. The neighbour needs frames from round `need` on, and was asked for those `since`."""
+        await self.run.links[neighbour.node].serve(stream, _Conversation(self, neighbour, need, since))
 
     def take(self, frame: bytes, lane: Lane) -> bool:
         if len(frame) > self.frame_limit:
@@ -146,8 +153,8 @@ class Shell:
 class _Conversation:
     """One stream: a lane of the inbox one way, frames on their way the other."""
 
-    def __init__(self, shell: Shell, neighbour: Neighbour, need: int) -> None:
-        self._shell, self._lane = shell, shell.machine.open_lane(neighbour.node)
+    def __init__(self, shell: Shell, neighbour: Neighbour, need: int, since: int) -> None:
+        self._shell, self._lane = shell, shell.machine.open_lane(neighbour.node, since)
         self.outgoing = shell.run.open_stream(neighbour.node, need)
 
     def take(self, frame: bytes) -> bool:

@@ -210,6 +210,30 @@ async def test_a_resumed_run_is_not_charged_twice(tmp_path: Path) -> None:
         assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN_WIDER))]
 
 
+async def test_a_loss_of_power_takes_the_journal_and_no_charge(tmp_path: Path) -> None:
+    """Seven rounds were released and sent. The journal is lost, and the node ends in order before it gets as far."""
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(7)
+        await nodes.reach(7)
+        folder = run_folder(tmp_path / "node-1", nodes.run_id)
+        on_disk = {path: path.read_bytes() for path in (folder / "node.json", folder / "checkpoint.bin")}
+        await nodes.nodes[1].stop()
+        for path, content in on_disk.items():
+            path.write_bytes(content)
+        (folder / "journal.bin").write_bytes(b"")
+        (tmp_path / "node-1" / "ledger.sqlite").unlink()  # as if nothing had been settled
+        await nodes.start_one(1)
+        assert (await asked(nodes, 1)).round == 5
+        await nodes.nodes[1].stop()
+        assert charged(nodes, 1) == [(1, epsilon(nodes.simulation, 7))]
+        await nodes.start_one(1)
+        await nodes.prepare(1)
+        await nodes.finish()
+        assert charged(nodes, 1) == [(1, epsilon(nodes.simulation, 12))]
+    assert_same_run(nodes)
+
+
 async def test_runs_on_the_same_data_add_up(tmp_path: Path) -> None:
     for runs, damping in enumerate((0.0, 1.0, 2.0), start=1):
         nodes = await networked(small(algorithm__damping=damping), tmp_path, one_each(4))

@@ -168,7 +168,9 @@ async def test_a_tls_node_never_speaks_plaintext(nodes: Live) -> None:
 
 async def opened(channel: grpc.aio.Channel, nodes: Live, agents: str, *frames: bytes) -> tuple[grpc.StatusCode, str]:
     """Open a peer stream that claims to be these agents, and hear how it ends."""
-    said = (("dpp2-run", nodes.run_id), ("dpp2-agents", agents), ("dpp2-need", str(ROUND)))
+    victim = nodes.nodes[VICTIM].shell
+    need = 0 if victim is None else victim.machine.k
+    said = (("dpp2-run", nodes.run_id), ("dpp2-agents", agents), ("dpp2-need", str(need)))
     async with channel:
         call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)  # type: ignore[operator]
         try:

@@ -25,13 +25,14 @@ class _File:
         self.content, self.synced = bytearray(content), synced
 
     def lose_power(self, rng: random.Random) -> None:
-        kept = rng.randint(0, len(self.content))
+        """Kept is nothing since the last sync, all, or a part. The zeros at the end of a journal are no content."""
+        kept = rng.choice((0, rng.randint(0, len(self.content.rstrip(b"\0"))), len(self.content)))
         self.content = self.content[:kept] + self.synced[kept:]
         self.synced = bytes(self.content)
 
 
 class VirtualDisk:
-    """One node's folder. `fuse`: after so many further operations the process dies, in the middle of whatever it does."""
+    """One node's folder. `fuse`: after so many operations the process dies, in the middle of whatever it does."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -60,6 +61,12 @@ class VirtualDisk:
         self._before = [dict(self._names)]
         for file in self._names.values():
             file.lose_power(self._rng)
+
+    def durable(self) -> VirtualDisk:
+        """What is left of it in the worst case."""
+        copy = VirtualDisk(self._rng)
+        copy._names = {name: _File(file.synced, file.synced) for name, file in self._before[0].items()}
+        return copy
 
     # -- what a node sees --------------------------------------------------------------------------------------
 

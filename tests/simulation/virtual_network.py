@@ -43,7 +43,7 @@ class End:
         """The other one needs frames from this round on."""
         run = self.node.prepared
         run.machine.check_need(need)
-        self.lane = run.machine.open_lane(self.peer)
+        self.lane = run.machine.open_lane(self.peer, self.need)
         self.outgoing = run.open_stream(self.peer, need)
 
     def readable(self) -> bool:

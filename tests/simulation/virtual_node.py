@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from node.inbox import Lane
-from node.run import Keeping, NodeRun, open_run
 from reference import Reference
 from virtual_disk import VirtualDisk
 from virtual_ledger import VirtualLedger
 
+from dpp2.algorithms.base import Broadcast, Program, Round
+from node.errors import NodeFailed
+from node.inbox import Lane
+from node.run import Keeping, NodeRun, open_run
+
 
 class Wrong(AssertionError):
     """Something that must never happen has happened."""
+
+
+class _Changed:
+    """A round program that computes something else."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def round(self, state: Any, k: int) -> Round:
+        honest = self._program.round(state, k)
+        message = next(honest)
+        while True:
+            mixed = yield Broadcast(message.phase, message.rows + 1.0)
+            try:
+                message = honest.send(mixed)
+            except StopIteration as done:
+                return done.value
 
 
 class VirtualNode:
@@ -26,6 +47,7 @@ class VirtualNode:
         self.up, self.life, self.settled = True, 0, False
         self.run: NodeRun | None = None
         self.sent = 0  # rounds of which anything has ever left
+        self._journalled = 0  # the same, since the last loss of power
         self.awake = False  # the machine may have something to do
 
     def __str__(self) -> str:
@@ -53,6 +75,7 @@ class VirtualNode:
             run.settle(self.ledger)
             self.settled = True
             self.check_ledger()
+            self._check_state(self.disk.durable())
 
     def save(self) -> None:
         """The disk has taken its time."""
@@ -61,6 +84,7 @@ class VirtualNode:
         self.awake = True
 
     def release(self, until: int, *, last: bool) -> None:
+        self.prepared.note_released(until)
         self.prepared.machine.release(until, last=last)
         self.awake = True
 
@@ -76,10 +100,14 @@ class VirtualNode:
             if frame not in rounds:
                 raise Wrong(f"node {self.name} sends node {receiver} rows that are not the run's")
             self.sent = max(self.sent, rounds[frame] + 1)
+            self._journalled = max(self._journalled, rounds[frame] + 1)
         self.check_ledger()
 
     def check_ledger(self) -> None:
-        if any(charged < self.sent for charged in self.ledger.charged(self._reference.run_id)):
+        """Of every agent for which an account is kept."""
+        charged = self.ledger.charged(self._reference.run_id)
+        kept = len(self.prepared.budget.account.mechanisms) if self.sent else 0
+        if len(charged) < kept or any(rounds < self.sent for rounds in charged):
             raise Wrong(f"node {self.name} has sent {self.sent} rounds and is charged for fewer")
 
     def _check_failure(self) -> None:
@@ -97,6 +125,7 @@ class VirtualNode:
                 if run.saving is not None:
                     run.save()
                     run.saved()
+            run.end()
             run.close()
             run.settle(self.ledger)
             self.check_ledger()
@@ -106,7 +135,22 @@ class VirtualNode:
         self._gone(self.disk.kill)
 
     def lose_power(self) -> None:
+        self._journalled = 0
         self._gone(self.disk.lose_power)
+
+    def come_back_changed(self) -> None:
+        """Killed, and started with other data: it must find out before it sends a round again, and differently."""
+        self.kill()
+        self.start()
+        agents = self._reference.hosted[self.name]
+        other = replace(agents, program=_Changed(agents.program))
+        run = open_run(other, self.disk, self.ledger, self._keeping)
+        if run.machine.k < self._journalled:
+            run.machine.release(run.machine.k + 1)
+            run.advance()
+            if run.machine.outbox.frames or not isinstance(run.failure, NodeFailed):
+                raise Wrong(f"node {self.name} sends other rows for round {run.machine.k} than before")
+        self.kill()
 
     def _gone(self, disk: Callable[[], Any]) -> None:
         disk()
@@ -119,18 +163,24 @@ class VirtualNode:
 
     def check_result(self) -> None:
         """On disk is what the embedded run computes, and charged is what was sent."""
-        reference, agents = self._reference, self._reference.hosted[self.name]
+        reference = self._reference
+        self.disk.fuse = None
         self.stop()
-        again = open_run(agents, self.disk, VirtualLedger(), self._keeping)
-        if again.machine.k != reference.rounds:
-            raise Wrong(f"node {self.name} ends in round {again.machine.k}, not {reference.rounds}")
-        again.close()
+        self._check_state(self.disk)
         for name in reference.records:
             if self.disk.read(f"records/{name}.f64") != reference.records_of(self.name, name):
                 raise Wrong(f"node {self.name} has other records of {name} than the embedded run")
-        for name, array in reference.state.items():
-            if getattr(again.machine.state, name).tobytes() != array[list(agents.hosting.owned)].tobytes():
-                raise Wrong(f"node {self.name} ends with another {name} than the embedded run")
         charged = self.ledger.charged(reference.run_id)
         if any(rounds != reference.rounds for rounds in charged):
             raise Wrong(f"node {self.name} is charged for {charged} rounds and not for {reference.rounds}")
+
+    def _check_state(self, disk: VirtualDisk) -> None:
+        """A node that has finished has its last state on disk, and records of every round."""
+        reference, agents = self._reference, self._reference.hosted[self.name]
+        again = open_run(agents, disk, VirtualLedger(), self._keeping)
+        if again.machine.k != reference.rounds:
+            raise Wrong(f"node {self.name} has finished, and on disk it is in round {again.machine.k}")
+        again.close()
+        for name, array in reference.state.items():
+            if getattr(again.machine.state, name).tobytes() != array[list(agents.hosting.owned)].tobytes():
+                raise Wrong(f"node {self.name} ends with another {name} than the embedded run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import grpc
@@ -42,7 +42,7 @@ class Outgoing:
 
     def __init__(self, backlog: Iterable[bytes], need: int) -> None:
         self.need = need  # the round from which on the peer needs frames
-        self._backlog = iter(backlog)  # read when the stream has room: a peer may have missed a lot
+        self._backlog: Iterator[bytes] | None = iter(backlog)  # read when there is room: a peer may have missed a lot
         self._frames: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
@@ -53,8 +53,10 @@ class Outgoing:
 
     def next(self) -> bytes | None:
         """In order: what the peer has missed, then what comes. None if there is nothing."""
-        for frame in self._backlog:
-            return frame
+        if self._backlog is not None:
+            for frame in self._backlog:
+                return frame
+            self._backlog = None
         return self._frames.popleft() if self._frames else None
 
     async def drain(self, stream: Stream) -> None:

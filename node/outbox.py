@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpp2.arrays import Array
 from node.codec import encode
 from node.effects import JournalEntry, Send
@@ -16,11 +19,12 @@ class Outbox:
     """Frames of the rows of one node. Neighbours that get the same rows share one frame."""
 
     def __init__(self, run_id: str, hosting: Hosting, neighbours: Sequence[Neighbour]) -> None:
-        self._run_id, self._hosting = run_id, hosting
-        self._rows_for = {neighbour.node: neighbour.ours for neighbour in neighbours}
-        self._alike: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for node, ours in self._rows_for.items():
-            self._alike[ours] = (*self._alike.get(ours, ()), node)
+        self._run_id = run_id
+        self._ours = {neighbour.node: neighbour.ours for neighbour in neighbours}
+        self._where = {ours: _places(hosting.owned, ours) for ours in self._ours.values()}
+        self._alike = {
+            ours: tuple(node for node, others in self._ours.items() if others == ours) for ours in self._where
+        }
         self.sent: dict[str, Array] = {}  # in the round in the middle of which the node is
         self.frames = self.bytes = 0
 
@@ -28,7 +32,7 @@ class Outbox:
         self.sent[phase] = rows
         effects = []
         for ours, nodes in self._alike.items():
-            frame = encode(self._run_id, k, phase, ours, self._hosting.rows_of(ours, rows))
+            frame = encode(self._run_id, k, phase, ours, rows[self._where[ours]])
             effects.append(Send(nodes, k, frame))
             self.frames += len(nodes)
             self.bytes += len(nodes) * len(frame)
@@ -36,8 +40,16 @@ class Outbox:
 
     def frame(self, node: int, k: int, phase: str, rows: Array) -> bytes:
         """For one neighbour, again; of the rows of all hosted agents it gets those of its own neighbours."""
-        ours = self._rows_for[node]
-        return encode(self._run_id, k, phase, ours, self._hosting.rows_of(ours, rows))
+        ours = self._ours[node]
+        return encode(self._run_id, k, phase, ours, rows[self._where[ours]])
+
+
+def _places(owned: Sequence[int], ours: Sequence[int]) -> slice | NDArray[np.intp]:
+    """Where some agents' rows lie among those of all hosted ones: a slice, which copies nothing, if it is one."""
+    places = [owned.index(agent) for agent in ours]
+    if places == list(range(places[0], places[-1] + 1)):
+        return slice(places[0], places[-1] + 1)
+    return np.array(places, dtype=np.intp)
 
 
 class SentDigests:

@@ -13,7 +13,6 @@ from node.errors import Diverged, NodeFailed, PeerFault
 from node.hosting import Hosting, Neighbour
 from node.inbox import Lane
 from node.links import Stream
-from node.machine import RoundMachine
 from node.run import NodeRun
 
 log = logging.getLogger("dpp2.node")
@@ -30,7 +29,7 @@ class Shell:
     """Runs one `NodeRun`."""
 
     def __init__(self, run: NodeRun) -> None:
-        self.run = run
+        self.run, self.machine = run, run.machine
         self.failure = ""
         self.diverged = False
         self.frame_limit = largest_frame(run.machine.agents.hosting)
@@ -39,10 +38,6 @@ class Shell:
         self._idle = asyncio.Event()  # nothing to do, and Watch should tell
         self._saving: asyncio.Task[None] | None = None
         self._releasing = asyncio.Lock()
-
-    @property
-    def machine(self) -> RoundMachine:
-        return self.run.machine
 
     @property
     def run_id(self) -> str:
@@ -78,7 +73,8 @@ class Shell:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """The machine may have something to do."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -90,7 +86,7 @@ class Shell:
         except Exception as error:
             self.run.break_off(error)
         self._saving = None
-        self._wake()
+        self.wake()
 
     async def saved_so_far(self) -> None:
         """Until the checkpoint that was begun last is on disk; it is not cancelled with whoever waits for it."""
@@ -105,7 +101,7 @@ class Shell:
                 self.run.break_off(error)
             self.machine.release(until, last=last)
         self._idle.clear()
-        self._wake()
+        self.wake()
 
     async def credit_used(self) -> None:
         """Until the credit is used up, the run has ended or cannot go on."""
@@ -136,13 +132,6 @@ class Shell:
         """Until the stream ends. The neighbour needs frames from round `need` on, and was asked for those `since`."""
         await self.run.links[neighbour.node].serve(stream, _Conversation(self, neighbour, need, since))
 
-    def take(self, frame: bytes, lane: Lane) -> bool:
-        if len(frame) > self.frame_limit:
-            raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {self.frame_limit} are the most")
-        if self.machine.take(frame, lane):
-            self._wake()
-        return self.machine.has_room(lane)
-
     async def wait_for_room(self, lane: Lane) -> None:
         """Until some of what this neighbour sent has been used."""
         while not self.machine.has_room(lane):
@@ -154,11 +143,16 @@ class _Conversation:
     """One stream: a lane of the inbox one way, frames on their way the other."""
 
     def __init__(self, shell: Shell, neighbour: Neighbour, need: int, since: int) -> None:
-        self._shell, self._lane = shell, shell.machine.open_lane(neighbour.node, since)
+        self._shell, self._machine, self._limit = shell, shell.machine, shell.frame_limit
+        self._lane = shell.machine.open_lane(neighbour.node, since)
         self.outgoing = shell.run.open_stream(neighbour.node, need)
 
     def take(self, frame: bytes) -> bool:
-        return self._shell.take(frame, self._lane)
+        if len(frame) > self._limit:
+            raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {self._limit} are the most")
+        if self._machine.take(frame, self._lane):
+            self._shell.wake()
+        return self._machine.has_room(self._lane)
 
     async def wait_for_room(self) -> None:
         await self._shell.wait_for_room(self._lane)

@@ -271,8 +271,9 @@ class Cluster:
         self._died(node)
 
     def kill_soon(self, node: VirtualNode) -> None:
-        """In the middle of whatever it does then."""
+        """In the middle of whatever it does then, by itself or with the power."""
         node.disk.fuse = self.rng.randint(1, 20)
+        node.with_power = self.rng.random() < 0.5
 
     def lose_power(self, node: VirtualNode) -> None:
         node.lose_power()
@@ -294,7 +295,7 @@ class Cluster:
     def _died(self, node: VirtualNode) -> None:
         """Of its own accord, or in the middle of something. Its neighbours may hear of it at once, or later."""
         if node.up:
-            node.kill()
+            (node.lose_power if node.with_power else node.kill)()
         for stream in self.streams:
             for end in stream.ends:
                 other = stream.other(end)

@@ -48,6 +48,7 @@ class VirtualNode:
         self.run: NodeRun | None = None
         self.sent = 0  # rounds of which anything has ever left
         self._journalled = 0  # the same, since the last loss of power
+        self.with_power = False  # a death in the middle of something takes the power, too
         self.awake = False  # the machine may have something to do
 
     def __str__(self) -> str:

@@ -1,20 +1,18 @@
 """What a round machine wants done. Whoever runs it carries effects out in the order in which they come.
 
 The order is the crash safety: a digest is in the journal before its frame leaves, and the records of a round are
-written before the state that rests on them can be saved.
+written before the state that rests on them can be saved. Tuples, since a round makes half a dozen of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpp2.arrays import Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JournalEntry:
+class JournalEntry(NamedTuple):
     """Note what is about to leave."""
 
     round: int
@@ -22,8 +20,7 @@ class JournalEntry:
     digest: bytes  # of the rows and of everything that they rest on
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Send:
+class Send(NamedTuple):
     """One frame for neighbouring nodes that get the same rows."""
 
     nodes: tuple[int, ...]
@@ -31,15 +28,13 @@ class Send:
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Record(NamedTuple):
     """A round is over: append its rows to the records."""
 
     rows: Mapping[str, Any]  # by name; one number may stand for all
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SaveCheckpoint:
+class SaveCheckpoint(NamedTuple):
     """Begin to write a checkpoint. Rounds go on meanwhile; `RoundMachine.saved` hears when it is durable."""
 
     k: int
@@ -47,13 +42,11 @@ class SaveCheckpoint:
     saved: int  # the round of the checkpoint before
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Finished:
+class Finished(NamedTuple):
     """Every round is over and durable."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Failed:
+class Failed(NamedTuple):
     """The run cannot go on. What was decided before stands."""
 
     error: Exception

@@ -104,8 +104,8 @@ class RoundMachine:
         self._digests = SentDigests(agents.phases, memory.known, memory.rounds_begun)
         self._saves = _Saves(every, memory.checkpoint)
         self.inbox = self._new_inbox(every)
-        self._round: Round | None = None  # the round in the middle of which we are …
-        self._message: Broadcast  # … and what it has broadcast last
+        self._open: tuple[Round, Broadcast] | None = None  # the round that is being run, and what it said last
+        self.ready = True  # `advance` may have something to do
         if memory.checkpoint is not None:
             self.k, self.state = memory.checkpoint.k, type(agents.start)(**memory.checkpoint.state)
             self.inbox.advance(self.k)
@@ -133,7 +133,7 @@ class RoundMachine:
     @property
     def credit_used(self) -> bool:
         """Whether it waits for nothing but credit, or will never go on."""
-        return self.finished or self.failed or (self._round is None and self.k >= self.until)
+        return self.finished or self.failed or (self._open is None and self.k >= self.until)
 
     def waiting_for(self) -> list[int]:
         """Agents whose rows the current round lacks."""
@@ -152,17 +152,20 @@ class RoundMachine:
         if last:
             self.rounds = min(self.rounds, max(until, self.k))
         self.until = max(self.until, min(until, self.rounds))
+        self.ready = True
 
     def open_lane(self, node: int, since: int) -> Lane:
         """A neighbour has a new stream to this node, on which it was asked for frames from round `since` on."""
         return self.inbox.lane(node, since)
 
     def take(self, frame: bytes, lane: Lane) -> bool:
-        """What a neighbour sent; a fault leaves everything as it was. True if `advance` may have something to do."""
-        return self.inbox.take(frame, lane)
+        """What a neighbour sent; a fault leaves everything as it was. False if there is enough in hand of this one."""
+        if self.inbox.take(frame, lane):
+            self.ready = True
+        return not self.inbox.has(lane, ROUNDS_IN_HAND)
 
     def has_room(self, lane: Lane) -> bool:
-        """Whether more should be read on this lane; otherwise there is enough in hand of this neighbour."""
+        """Whether more should be read on this lane."""
         return not self.inbox.has(lane, ROUNDS_IN_HAND)
 
     def saved(self, k: int) -> None:
@@ -170,58 +173,60 @@ class RoundMachine:
         self._saves.saved(k)
         self.inbox.forget(self.durable)
         self._digests.forget(self.durable)
+        self.ready = True
 
     def stop(self) -> None:
         """Run no further round, and save what has been run."""
-        self._stopping = True
+        self._stopping = self.ready = True
 
     # -- output ------------------------------------------------------------------------------------------------
 
     def advance(self) -> list[Effect]:
         """Go on until something is missing, and no further than the end of a round: what must be done, in order."""
         effects: list[Effect] = []
+        self.ready = False
         try:
-            self._advance(effects)
+            if self._stopping:
+                self._save_if_due(effects)
+            elif not self.failed and (self._open is not None or self._begin(effects)):
+                self._go_on(effects)
         except Exception as error:  # whatever a round program raises: nobody else would hear of it
             self.failed = True
             effects.append(Failed(error))
         return effects
 
-    def _advance(self, effects: list[Effect]) -> None:
-        if self._stopping:
-            self._save_if_due(effects)
-        if self._stopping or self.failed or (self._round is None and not self._begin(effects)):
-            return
-        assert self._round is not None
-        k, inbox, mixer = self.k, self.inbox, self.agents.mixer
-        while inbox.complete(k, self._message.phase):
-            received, fingerprints = inbox.pop(k, self._message.phase)
-            try:
-                self._message = self._round.send(mixer.mix(self._message.rows, received))
-            except StopIteration as done:
-                self._end(effects, *done.value)
-                return
-            self._broadcast(effects, fingerprints)
-
     def _begin(self, effects: list[Effect]) -> bool:
         """The next round, if there is credit for it and the disk keeps up."""
         if not self._save_if_due(effects) or self.k >= self.until:
             return False
-        self._round = self.agents.program.round(self.state, self.k)
-        self._message = next(self._round)
-        self._broadcast(effects, ())
+        program = self.agents.program.round(self.state, self.k)
+        self._broadcast(effects, program, next(program), ())
         return True
 
-    def _broadcast(self, effects: list[Effect], inputs: Sequence[bytes]) -> None:
+    def _go_on(self, effects: list[Effect]) -> None:
+        """Through every phase for which everything is here."""
+        assert self._open is not None
+        (program, message), k, inbox = self._open, self.k, self.inbox
+        while inbox.complete(k, message.phase):
+            received, fingerprints = inbox.pop(k, message.phase)
+            try:
+                message = program.send(self.agents.mixer.mix(message.rows, received))
+            except StopIteration as done:
+                self._end(effects, *done.value)
+                return
+            self._broadcast(effects, program, message, fingerprints)
+
+    def _broadcast(self, effects: list[Effect], program: Round, message: Broadcast, inputs: Sequence[bytes]) -> None:
         """`inputs`: fingerprints of what the message rests on."""
-        k, phase, rows = self.k, self._message.phase, self._message.rows
+        k, phase, rows = self.k, message.phase, message.rows
         content = payload(rows)
         if not finite(content):
             raise Diverged(f"the run diverged: round {k} has left the range of floating point")
         entry = self._digests.check(k, phase, inputs, self.agents.fingerprint(content))
         if entry is not None:
             effects.append(entry)
-        effects += self.outbox.send(k, phase, rows)
+        self.outbox.send(k, phase, rows, effects)
+        self._open = program, message
 
     def _end(self, effects: list[Effect], state: Any, private: Private) -> None:
         """State, sent rows and k change together, once the round is to be recorded."""
@@ -229,8 +234,9 @@ class RoundMachine:
         if self._telemetry:
             rows = rows | private_records(self.state.x, private)
         effects.append(Record(rows))
-        self.state, self.k, self.outbox.sent, self._round = state, self.k + 1, {}, None
+        self.state, self.k, self.outbox.sent, self._open = state, self.k + 1, {}, None
         self.inbox.advance(self.k)
+        self.ready = True
 
     def _save_if_due(self, effects: list[Effect]) -> bool:
         """Begin a checkpoint at round k where one belongs; False while the one before is not durable."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpp2.arrays import Array
 from node.codec import encode
-from node.effects import JournalEntry, Send
+from node.effects import Effect, JournalEntry, Send
 from node.errors import NodeFailed
 from node.hosting import Hosting, Neighbour
 
@@ -28,15 +28,13 @@ class Outbox:
         self.sent: dict[str, Array] = {}  # in the round in the middle of which the node is
         self.frames = self.bytes = 0
 
-    def send(self, k: int, phase: str, rows: Array) -> list[Send]:
+    def send(self, k: int, phase: str, rows: Array, effects: list[Effect]) -> None:
         self.sent[phase] = rows
-        effects = []
         for ours, nodes in self._alike.items():
             frame = encode(self._run_id, k, phase, ours, rows[self._where[ours]])
             effects.append(Send(nodes, k, frame))
             self.frames += len(nodes)
             self.bytes += len(nodes) * len(frame)
-        return effects
 
     def frame(self, node: int, k: int, phase: str, rows: Array) -> bytes:
         """For one neighbour, again; of the rows of all hosted agents it gets those of its own neighbours."""

@@ -17,7 +17,7 @@ import numpy as np
 from dpp2.arrays import Array
 from node.budget import Budget
 from node.disk import Disk, RealDisk
-from node.effects import Effect, Failed, Finished, JournalEntry, Record, SaveCheckpoint, Send
+from node.effects import Failed, Finished, JournalEntry, Record, SaveCheckpoint, Send
 from node.files import Checkpoints
 from node.folder import RunFolder
 from node.links import Link, Outgoing
@@ -64,8 +64,8 @@ class NodeRun:
         self.failure: Exception | None = None
         self._recorded = machine.k  # rounds
         self._released = folder.memory.released
-        self._broken = False  # an effect could not be carried out: no later one may be
-        self._carry_out_one: dict[type, Callable[[Any], None]] = {
+        self._broken = False  # what was to be done cannot be: nothing after it may be done either
+        self._carry_out: dict[type, Callable[[Any], None]] = {
             JournalEntry: self._journal,
             Send: self._send,
             Record: self._record,
@@ -74,19 +74,15 @@ class NodeRun:
             Finished: lambda effect: None,
         }
 
-    def advance(self) -> bool:
-        """Let the machine go on and carry its effects out. False if it waits for something."""
-        effects = self.machine.advance() if not self._broken else []
-        self._carry_out(effects)
-        return bool(effects)
-
-    def _carry_out(self, effects: list[Effect]) -> None:
+    def advance(self) -> None:
+        """Let the machine go on and carry its effects out."""
+        carry_out = self._carry_out
         try:
-            for effect in effects:
-                self._carry_out_one[type(effect)](effect)
+            for effect in self.machine.advance():
+                carry_out[type(effect)](effect)
         except Exception as error:
-            self._broken, self.failure = True, error
             self.machine.outbox.sent = {}  # some of it may not be in the journal
+            self.break_off(error)
 
     def _journal(self, effect: Any) -> None:
         self.folder.journal.append(effect.round, effect.phase, effect.digest)
@@ -113,6 +109,11 @@ class NodeRun:
         if rounds > self._released:
             self.folder.note_released(rounds)
             self._released = rounds
+
+    @property
+    def ready(self) -> bool:
+        """Whether `advance` may have something to do."""
+        return self.machine.ready and not self._broken
 
     def save(self) -> None:
         """Write the checkpoint that was begun. May run beside everything else, in a thread of its own."""

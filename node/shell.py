@@ -50,10 +50,12 @@ class Shell:
         machine = self.machine
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
             while not machine.finished and self.run.failure is None:
-                k = machine.k
-                if not self._advance():
+                if not machine.ready:
                     await self._wait()
-                elif machine.k > k:
+                    continue
+                k = machine.k
+                self._advance()
+                if machine.k > k:
                     self._round_over.set()
                     if machine.k % 8 == 0:  # a node whose frames are always there already must let others speak
                         await asyncio.sleep(0)
@@ -61,11 +63,10 @@ class Shell:
             self.fail(self.run.failure)
         self._idle.set()
 
-    def _advance(self) -> bool:
-        advanced = self.run.advance()
+    def _advance(self) -> None:
+        self.run.advance()
         if self.run.saving is not None and self._saving is None:
             self._saving = asyncio.create_task(self._save())
-        return advanced
 
     async def _wait(self) -> None:
         if self.machine.credit_used:
@@ -120,8 +121,9 @@ class Shell:
         """Orderly: what has been run is durable. The round task must have ended."""
         try:
             self.machine.stop()
-            while self._advance() or self._saving is not None:
+            while self.run.ready or self._saving is not None:
                 await self.saved_so_far()
+                self._advance()
             self.run.end()
         finally:
             self.run.close()
@@ -150,9 +152,10 @@ class _Conversation:
     def take(self, frame: bytes) -> bool:
         if len(frame) > self._limit:
             raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {self._limit} are the most")
-        if self._machine.take(frame, self._lane):
+        has_room = self._machine.take(frame, self._lane)
+        if self._machine.ready:
             self._shell.wake()
-        return self._machine.has_room(self._lane)
+        return has_room
 
     async def wait_for_room(self) -> None:
         await self._shell.wait_for_room(self._lane)

@@ -155,7 +155,7 @@ class Cluster:
             elif self.orchestrator.credit(node) is not None:
                 yield partial(self.release, node)
         if node.run is not None:
-            if node.awake:
+            if node.run.ready:
                 yield partial(self.advance, node)
                 yield partial(self.advance, node)
             if node.run.saving is not None:

@@ -49,7 +49,6 @@ class VirtualNode:
         self.sent = 0  # rounds of which anything has ever left
         self._journalled = 0  # the same, since the last loss of power
         self.with_power = False  # a death in the middle of something takes the power, too
-        self.awake = False  # the machine may have something to do
 
     def __str__(self) -> str:
         at = "" if self.run is None else f"@{self.run.machine.k}"
@@ -65,12 +64,11 @@ class VirtualNode:
         if self.run is None:
             agents = self._reference.hosted[self.name]
             self.run = open_run(agents, self.disk, self.ledger, self._keeping)
-            self.awake = True
             self.check_ledger()
 
     def advance(self) -> None:
         run = self.prepared
-        self.awake = run.advance()
+        run.advance()
         self._check_failure()
         if run.machine.finished and not self.settled:
             run.settle(self.ledger)
@@ -82,17 +80,15 @@ class VirtualNode:
         """The disk has taken its time."""
         self.prepared.save()
         self.prepared.saved()
-        self.awake = True
 
     def release(self, until: int, *, last: bool) -> None:
         self.prepared.note_released(until)
         self.prepared.machine.release(until, last=last)
-        self.awake = True
 
     def take(self, frame: bytes, lane: Lane, sender: int) -> None:
         if frame not in self._reference.frames[sender, self.name]:
             raise Wrong(f"node {self.name} was sent rows by node {sender} that are not the run's")
-        self.awake |= self.prepared.machine.take(frame, lane)
+        self.prepared.machine.take(frame, lane)
 
     def left(self, frames: list[bytes], receiver: int) -> None:
         """These frames are on their way."""
@@ -121,7 +117,8 @@ class VirtualNode:
         """Told to stop: what has been run is durable, and what was sent is settled."""
         if (run := self.run) is not None:
             run.machine.stop()
-            while run.advance() or run.saving is not None:
+            while run.ready or run.saving is not None:
+                run.advance()
                 self._check_failure()
                 if run.saving is not None:
                     run.save()
@@ -155,7 +152,7 @@ class VirtualNode:
 
     def _gone(self, disk: Callable[[], Any]) -> None:
         disk()
-        self.up, self.run, self.awake, self.settled = False, None, False, False
+        self.up, self.run, self.settled = False, None, False
 
     def start(self) -> None:
         self.up, self.life = True, self.life + 1

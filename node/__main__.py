@@ -110,9 +110,10 @@ def _agents(text: str) -> tuple[int, ...]:
     from dpp2.errors import BadInput
 
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+    agents = sorted(int(part) for part in parts if part.isdecimal())
+    if len(set(agents)) != len(parts):  # 03 is 3
         raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2")
-    return tuple(sorted(map(int, parts)))
+    return tuple(agents)
 
 
 def _event_loop() -> Any:

@@ -6,20 +6,18 @@ them to k rounds and goes on. They never travel: whoever owns the folders merges
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
-import mmap
-import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dpp2.arrays import Array
+from node.disk import Appended, Disk
 from node.errors import NodeFailed
 
 _ENTRY = struct.Struct("<32sQB")  # digest, round, phase (from 1 on)
@@ -31,29 +29,29 @@ _LENGTH = struct.Struct("<Q")
 class RecordFiles:
     """Append-only float64 files, `width` numbers a round each."""
 
-    def __init__(self, folder: Path, widths: Mapping[str, int]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._widths = dict(widths)
-        self._files: dict[str, IO[bytes]] = {}
-        for name in widths:
-            path = folder / f"{name}.f64"
-            path.touch()
-            self._files[name] = path.open("r+b")
+    def __init__(self, disk: Disk, widths: Mapping[str, int]) -> None:
+        self._disk, self._widths = disk, dict(widths)
+        self._files: dict[str, Appended] = {}
+        try:
+            for name in widths:
+                self._files[name] = disk.append_to(_records(name))
+        except BaseException:
+            self.close()
+            raise
 
     def cut(self, rounds: int) -> None:
         """Keep the first `rounds` rounds; fewer on disk is damage."""
         for name, file in self._files.items():
             size = 8 * self._widths[name] * rounds
-            if file.seek(0, os.SEEK_END) < size:
-                raise NodeFailed(f"{file.name} is shorter than the {rounds} rounds that the checkpoint speaks of")
-            file.truncate(size)
-            file.seek(size)
+            if file.size() < size:
+                path = self._disk.path(_records(name))
+                raise NodeFailed(f"{path} is shorter than the {rounds} rounds that the checkpoint speaks of")
+            file.cut(size)
 
     def read(self, name: str, round_: int) -> Array:
         """What was appended for a round that is over."""
-        file, size = self._files[name], 8 * self._widths[name]
-        file.flush()
-        return np.frombuffer(os.pread(file.fileno(), size, size * round_), dtype="<f8").astype(np.float64)
+        size = 8 * self._widths[name]
+        return np.frombuffer(self._files[name].read(size * round_, size), dtype="<f8").astype(np.float64)
 
     def append(self, name: str, values: Any) -> None:
         file = self._files.get(name)
@@ -61,21 +59,25 @@ class RecordFiles:
             numbers = np.asarray(values, dtype="<f8")
             if numbers.size != self._widths[name]:  # one number for all
                 numbers = np.broadcast_to(numbers, self._widths[name])
-            file.write(np.ascontiguousarray(numbers).data)
+            file.append(np.ascontiguousarray(numbers).data)
 
     def push(self) -> None:
         """Hand everything to the operating system."""
         for file in self._files.values():
-            file.flush()
+            file.push()
 
     def sync(self) -> None:
         """Wait until what was pushed is on disk."""
         for file in self._files.values():
-            os.fsync(file.fileno())
+            file.sync()
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def _records(name: str) -> str:
+    return f"records/{name}.f64"
 
 
 def journal_entries(content: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -94,84 +96,61 @@ class Journal:
     operating system for each. Its last byte is written last: an entry without it is unfinished, and nothing left.
     """
 
-    def __init__(self, path: Path, phases: Sequence[str]) -> None:
-        self._phases = {phase: n for n, phase in enumerate(phases, start=1)}
-        self._known: dict[tuple[int, int], bytes] = {}
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    name = "journal.bin"
+
+    def __init__(self, disk: Disk, phases: int) -> None:
+        self.known: dict[tuple[int, int], bytes] = {}  # by round and phase: what had left when the file was opened
+        self._file = disk.map(self.name)
         try:
-            self._lock(path)
-            self._end = self._read(path)
-            self._map = self._mapped()
+            self._end = self._read(disk.path(self.name), phases)
+            self._make_room()
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
-        self.rounds = max((round_ + 1 for round_, _ in self._known), default=0)  # of which anything has ever left
 
-    def _lock(self, path: Path) -> None:
-        """Two nodes in one folder would write over each other's entries. The lock goes when the process does."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NodeFailed(f"{path} is in use by another node: each needs a --home of its own") from None
-
-    def _read(self, path: Path) -> int:
+    def _read(self, path: str, phases: int) -> int:
         """What has left before; returns where the next entry belongs."""
-        content = path.read_bytes()
-        begins = content[: len(_MAGIC)]
-        if begins != _MAGIC and begins.strip(b"\0"):  # zeros: killed when it was made, before anything left
+        content = self._file.read()
+        begins = content[: len(_MAGIC)].rstrip(b"\0")
+        if not _MAGIC.startswith(begins):  # a part of it: it was being made when the process, or the power, went
             raise NodeFailed(f"{path} is damaged, or the journal of another version: this node cannot go on")
         end = len(_MAGIC)
         for digest, round_, phase in journal_entries(content):
-            if phase > len(self._phases):
+            if phase > phases:
                 raise NodeFailed(f"{path} is damaged: this node cannot go on")
-            self._known[round_, phase] = digest
+            self.known[round_, phase] = digest
             end += _ENTRY.size
         return end
 
-    def _mapped(self) -> mmap.mmap:
-        """The file, with room for more. Zeros are written there now: mapped memory could not tell of a full disk."""
-        size = os.fstat(self._file).st_size
-        if size < self._end + _ENTRY.size:
-            more = self._end + _MORE * _ENTRY.size
-            os.pwrite(self._file, bytes(more - size), size)
-            os.pwrite(self._file, _MAGIC, 0)
-            size = more
-        return mmap.mmap(self._file, size)
+    def _make_room(self) -> None:
+        if len(self._file.memory) < self._end + _ENTRY.size:
+            self._file.grow(self._end + _MORE * _ENTRY.size)
+        self._file.memory[: len(_MAGIC)] = _MAGIC
 
-    def check(self, round_: int, phase: str, inputs: Iterable[bytes], sent: bytes) -> None:
-        """Note what is about to leave and what it rests on, or stop the node if it differs from what left before.
-
-        Both as fingerprints, each of which has its length: one after the other they cannot be mistaken for others.
-        """
-        digest = hashlib.sha256(b"".join((*inputs, sent))).digest()
-        at = (round_, self._phases[phase])
-        before = self._known.get(at)
-        if before is None:
-            self._append(digest, *at)
-            self._known[at] = digest
-            self.rounds = max(self.rounds, round_ + 1)
-        elif before != digest:
-            raise NodeFailed(
-                f"round {round_}, phase {phase!r} was sent before with other bytes: nothing is sent, because two noisy "
-                "copies of one value would leak it"
-            )
-
-    def _append(self, digest: bytes, round_: int, phase: int) -> None:
-        if self._end + _ENTRY.size > len(self._map):
-            self._map.close()
-            self._map = self._mapped()
+    def append(self, round_: int, phase: int, digest: bytes) -> None:
+        """The phase, which is the last byte, comes last."""
         last = self._end + _ENTRY.size - 1
-        self._map[self._end : last] = _ENTRY.pack(digest, round_, 0)[:-1]
-        self._map[last] = phase
+        if last >= len(self._file.memory):
+            self._make_room()
+        memory = self._file.memory
+        memory[self._end : last] = _ENTRY.pack(digest, round_, 0)[:-1]
+        memory[last] = phase
         self._end = last + 1
 
-    def forget(self, durable: int) -> None:
-        """Rounds before this one cannot be replayed any more."""
-        self._known = {at: digest for at, digest in self._known.items() if at[0] >= durable}
-
     def close(self) -> None:
-        self._map.close()
-        os.close(self._file)
+        self._file.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The state at the beginning of round k."""
+
+    state: Mapping[str, Array]
+    facts: Mapping[str, Any]  # round, run, digest, saved: the round of the checkpoint before
+
+    @property
+    def k(self) -> int:
+        return int(self.facts["round"])
 
 
 class Checkpoints:
@@ -181,55 +160,59 @@ class Checkpoints:
     arrays as they lie in memory: a zip of arrays would take longer to make than ten rounds of a small network.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._newer, self._older = folder / "checkpoint.bin", folder / "checkpoint-before.bin"
-        self._newer_damaged = False
+    _newer, _older, _beside = "checkpoint.bin", "checkpoint-before.bin", "checkpoint.part"
 
-    def save(self, arrays: Mapping[str, Array], facts: Mapping[str, Any]) -> None:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._newer_is_whole = False  # known to be there, and not damaged
+        self.complaints: list[str] = []
+
+    def save(self, checkpoint: Checkpoint) -> None:
         """The newer one becomes the older one, atomically; at every moment one of them is whole."""
-        shapes = {name: array.shape for name, array in arrays.items()}
-        header = json.dumps({"facts": dict(facts), "shapes": shapes}).encode()
-        numbers = [array.astype("<f8", copy=False).tobytes() for array in arrays.values()]
-        content = b"".join([_LENGTH.pack(len(header)), header, *numbers])
-        beside = self._newer.with_suffix(".part")
-        with beside.open("wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
-            file.flush()
-            os.fsync(file.fileno())
-        if self._newer.exists() and not self._newer_damaged:  # a damaged one must not push out a whole one
-            self._newer.replace(self._older)
-        beside.replace(self._newer)
-        self._newer_damaged = False
+        content = _content(checkpoint)
+        self._disk.write(self._beside, hashlib.sha256(content).digest() + content)
+        if self._newer_is_whole:  # a damaged one must not push out a whole one
+            self._disk.rename(self._newer, self._older)
+        self._disk.rename(self._beside, self._newer)
+        self._newer_is_whole = True
+        self._disk.sync_names()  # otherwise a loss of power could bring back the names of before, and so an older state
 
-    def load(self) -> tuple[list[tuple[dict[str, Array], dict[str, Any]]], list[str]]:
-        """All usable ones, the newest first, and a sentence for each that is not.
+    def load(self) -> list[Checkpoint]:
+        """All usable ones, the newest first; `complaints` has a sentence for each that is not.
 
         Where only damaged ones are left and there have been two, a start from round 0 would need frames that the
         neighbours have let go of: the node cannot go on.
         """
-        usable, complaints = [], []
-        for path in (self._newer, self._older):
-            if path.exists():
-                content = path.read_bytes()
-                if hashlib.sha256(content[32:]).digest() != content[:32]:
-                    complaints.append(f"{path} is damaged and is not used")
-                    self._newer_damaged |= path == self._newer
-                    continue
+        usable, self.complaints = [], []
+        for name in (self._newer, self._older):
+            content = self._disk.read(name)
+            if content is None:
+                continue
+            if hashlib.sha256(content[32:]).digest() == content[:32]:
                 usable.append(_parse(content[32:]))
-        if not usable and self._older.exists():
-            raise NodeFailed("; ".join(complaints) + ": this node cannot go on")
-        return usable, complaints
+                self._newer_is_whole |= name == self._newer
+            else:
+                self.complaints.append(f"{self._disk.path(name)} is damaged and is not used")
+        if not usable and self._disk.read(self._older) is not None:
+            raise NodeFailed("; ".join(self.complaints) + ": this node cannot go on")
+        return usable
 
 
-def _parse(content: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays and the facts of a checkpoint whose checksum is right."""
+def _content(checkpoint: Checkpoint) -> bytes:
+    shapes = {name: array.shape for name, array in checkpoint.state.items()}
+    header = json.dumps({"facts": dict(checkpoint.facts), "shapes": shapes}).encode()
+    numbers = [array.astype("<f8", copy=False).tobytes() for array in checkpoint.state.values()]
+    return b"".join([_LENGTH.pack(len(header)), header, *numbers])
+
+
+def _parse(content: bytes) -> Checkpoint:
+    """What is in a file whose checksum is right."""
     (length,) = _LENGTH.unpack_from(content)
     at = _LENGTH.size + length
     header = json.loads(content[_LENGTH.size : at])
-    arrays = {}
+    state = {}
     for name, shape in header["shapes"].items():
         count = math.prod(shape)
-        arrays[name] = np.frombuffer(content, dtype="<f8", count=count, offset=at).reshape(shape).astype(np.float64)
+        state[name] = np.frombuffer(content, dtype="<f8", count=count, offset=at).reshape(shape).astype(np.float64)
         at += 8 * count
-    return arrays, header["facts"]
+    return Checkpoint(state, header["facts"])

@@ -17,10 +17,11 @@ from node.fingerprints import Fingerprint
 class Lane:
     """One stream of a neighbouring node, whose frames hold a row of each of `senders`, phase after phase."""
 
-    __slots__ = ("due", "header", "node", "rows", "senders")
+    __slots__ = ("asked", "due", "header", "node", "rows", "senders")
 
-    def __init__(self, node: int, senders: tuple[int, ...], dimension: int, due: int) -> None:
-        self.node, self.senders, self.due = node, senders, due
+    def __init__(self, node: int, senders: tuple[int, ...], dimension: int, asked: int) -> None:
+        self.node, self.senders = node, senders
+        self.asked = self.due = asked  # the phase from which on we asked for frames; the one that comes next
         self.rows = 8 * dimension * len(senders)  # bytes
         self.header = sender_header(senders, self.rows)
 
@@ -58,9 +59,9 @@ class Inbox:
         self.advance(0)
         self.forget(0)
 
-    def lane(self, node: int) -> Lane:
-        """For a new stream, on which the neighbour begins with the round that is being run here."""
-        return Lane(node, self.senders[node], self.dimension, self._now)
+    def lane(self, node: int, since: int) -> Lane:
+        """For a new stream, on which the neighbour was asked for everything from round `since` on."""
+        return Lane(node, self.senders[node], self.dimension, since * len(self.phases))
 
     def has(self, lane: Lane, rounds: int) -> bool:
         """Whether everything of so many rounds is here from this neighbour, from the round that is being run on."""
@@ -75,7 +76,10 @@ class Inbox:
         """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""
         n, rows = self._read(frame, lane)
         if not self._first <= n < self._end:
-            raise self._untimely(n // len(self.phases))
+            if not lane.asked <= n < self._first:
+                raise self._untimely(n // len(self.phases))
+            lane.due = n + 1
+            return False  # we asked for it ourselves, and have got on without it meanwhile
         taken = self._taken.get(n) or _Phase()
         if lane.node in taken.rows or lane.node in taken.fingerprints:
             self._compare(rows, taken, lane.node, n)

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-import grpc
-
 from node.cluster import Cluster
-from node.codec import message_limit
 from node.errors import PeerFault, Refusals
 from node.hosting import Hosting, Neighbour
 from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS
-from node.run import NodeRun
+from node.links import STREAM_ENDED
+from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
-
-log = logging.getLogger("dpp2.node")
 
 SERVICE, METHOD = "dpp2.node.v1.Peer", "Exchange"
 EXCHANGE = f"/{SERVICE}/{METHOD}"
-
-
-def largest_frame(hosting: Hosting) -> int:
-    """What an honest neighbour can send at most: a row of every agent that has a neighbour here."""
-    return message_limit(hosting.dimension, max(1, len(hosting.foreign)))
 
 
 def transport_limit(hosting: Hosting) -> tuple[str, int]:
@@ -37,31 +26,33 @@ def transport_limit(hosting: Hosting) -> tuple[str, int]:
 class Peers:
     """All streams of one run at one node."""
 
-    def __init__(self, run: NodeRun, cluster: Cluster, identity: Identity | None, refusals: Refusals) -> None:
-        self.run, self._cluster, self._identity, self._refusals = run, cluster, identity, refusals
-        self._limit = largest_frame(run.hosting)
+    def __init__(self, shell: Shell, cluster: Cluster, identity: Identity | None, refusals: Refusals) -> None:
+        self._shell, self._agents = shell, shell.machine.agents
+        self._cluster, self._identity, self._refusals = cluster, identity, refusals
 
     def dial(self) -> list[asyncio.Task[None]]:
         """One task for each neighbour that we are to dial: the lower-numbered node does."""
-        ours = min(self.run.hosting.owned)
-        return [asyncio.create_task(self._dial(n)) for n in self.run.neighbours if ours < n.node]
+        ours = min(self._agents.hosting.owned)
+        return [asyncio.create_task(self._dial(n)) for n in self._agents.neighbours if ours < n.node]
 
     async def answer(self, context: Any) -> None:
         """A neighbour has dialled."""
         proven = None if self._identity is None else proven_names(context.auth_context())
         neighbour, need = self._welcome(dict(context.invocation_metadata()), proven)
-        await context.send_initial_metadata(self._metadata())
-        await self._speak(neighbour, need, context.read, context.write)
+        since = self._shell.machine.k
+        await context.send_initial_metadata(self._metadata(since))
+        await self._shell.speak(neighbour, need, context, since)
 
     async def _dial(self, neighbour: Neighbour) -> None:
         """Keep a stream open to a neighbour, for as long as this node lives."""
         address, name = self._target(neighbour)
-        options = [*CHANNEL_OPTIONS, transport_limit(self.run.hosting)]
+        options = [*CHANNEL_OPTIONS, transport_limit(self._agents.hosting)]
         wait = BACKOFF_FIRST
         async with open_channel(self._identity, address, name, options) as channel:
             method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
             while True:
-                call = method(metadata=self._metadata())
+                since = self._shell.machine.k
+                call = method(metadata=self._metadata(since))
                 try:
                     metadata = dict(await call.initial_metadata())
                     if "dpp2-run" in metadata:  # otherwise it turned us away: it is not prepared yet
@@ -69,10 +60,10 @@ class Peers:
                         if found != neighbour:
                             raise PeerFault("unknown sender", f"{address} hosts other agents")
                         wait = BACKOFF_FIRST
-                        await self._speak(neighbour, need, call.read, call.write)
+                        await self._shell.speak(neighbour, need, call, since)
                 except PeerFault as fault:
                     self._refusals.count(fault)
-                except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+                except STREAM_ENDED:
                     pass  # not there yet, or gone: a late neighbour is waited for
                 finally:
                     call.cancel()
@@ -88,35 +79,27 @@ class Peers:
                     return override, name
         return self._cluster.addresses[neighbour.node], name
 
-    async def _speak(self, neighbour: Neighbour, need: int, read: Any, write: Any) -> None:
-        run, limit = self.run, self._limit
-        lane = run.inbox.lane(neighbour.node)
-
-        def take(frame: bytes) -> bool:
-            if len(frame) > limit:
-                raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {limit} are the most")
-            return run.take(frame, lane)
-
-        backlog = run.frames_since(neighbour, need)
-        await run.links[neighbour.node].serve(read, write, backlog, need, take, partial(run.room, lane))
-
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        run = self.run
-        agents = ",".join(map(str, run.hosting.owned))
-        return ("dpp2-run", run.run_id), ("dpp2-agents", agents), ("dpp2-need", str(run.k))
+    def _metadata(self, since: int) -> tuple[tuple[str, str], ...]:
+        agents = ",".join(map(str, self._agents.hosting.owned))
+        return (
+            ("dpp2-run", self._agents.run_id),
+            ("dpp2-agents", agents),
+            ("dpp2-need", str(since)),
+        )
 
     def _welcome(self, metadata: Mapping[str, Any], proven: set[str] | None) -> tuple[Neighbour, int]:
         """Who is at the other end, and from which round on it needs frames. `proven`: the names in its certificate."""
-        if metadata.get("dpp2-run") != self.run.run_id:
-            raise PeerFault("wrong run", f"this node runs {self.run.run_id[:8]}…")
+        if metadata.get("dpp2-run") != self._agents.run_id:
+            raise PeerFault("wrong run", f"this node runs {self._agents.run_id[:8]}…")
         try:
             agents = {int(agent) for agent in str(metadata["dpp2-agents"]).split(",")}
             need = int(metadata["dpp2-need"])
         except (KeyError, ValueError):
             raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
         _check_proven(sorted(agents), proven)
-        for neighbour in self.run.neighbours:
+        for neighbour in self._agents.neighbours:
             if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
+                self._shell.machine.check_need(need)
                 return neighbour, need
         raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
 

@@ -12,22 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from node.budget import Budget
 from node.cluster import Cluster
-from node.errors import STATUS, Diverged, NodeFailed, PeerFault, Refusals
+from node.disk import RealDisk
+from node.errors import STATUS, NodeFailed, PeerFault, Refusals
 from node.hosting import Hosting
 from node.keyring import Keyring
 from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
+from node.machine import HostedRun
 from node.peers import METHOD, SERVICE, Peers, transport_limit
-from node.run import NodeRun
+from node.run import Keeping, open_run
+from node.shell import Shell
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
+from store.files import write_text
 from store.ledgers import LedgerFile
 
 log = logging.getLogger("dpp2.node")
@@ -64,17 +66,19 @@ class Node(wire_pb2_grpc.ControlServicer):
         self.config = config
         self.identity = config.identity()
         self.hosting = Hosting(config.experiment, config.owned)
-        self.run: NodeRun | None = None
+        self.shell: Shell | None = None
         self.refusals = Refusals()
-        self.failure = ""
         self.stopped = asyncio.Event()
         self._ledger = LedgerFile(config.ledger or config.home / "ledger.sqlite")
-        self._budget: Budget | None = None
         self._peers: Peers | None = None
-        self._diverged = False
         self._server: grpc.aio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._preparing = asyncio.Lock()
+
+    @property
+    def failure(self) -> str:
+        """Why the run cannot go on, if so."""
+        return self.shell.failure if self.shell is not None else ""
 
     async def start(self, listen: str) -> int:
         """Listen; returns the port. Port 0 lets the operating system choose."""
@@ -111,10 +115,10 @@ class Node(wire_pb2_grpc.ControlServicer):
                 await task
         if self._server is not None:
             await self._server.stop(grace=0.5)
-        if self.run is not None:
+        if self.shell is not None:
             with suppress(OSError):  # a full disk has been reported; the last checkpoint before it stands
-                await self.run.end()
-            self._settle(self.run)
+                await self.shell.end()
+            self.shell.run.settle(self._ledger)
 
     # -- control -----------------------------------------------------------------------------------------------
 
@@ -122,30 +126,39 @@ class Node(wire_pb2_grpc.ControlServicer):
         """The experiment and the budget are this node's own; a call can only name a run of exactly that."""
         await self._authorise(context)
         try:
-            run = await self._prepare(request.run, request.digest)
+            shell = await self._prepare(request.run, request.digest)
         except PeerFault as fault:
             await self._refuse(fault, context)
         except (BadInput, NodeFailed, OSError) as refusal:  # something in this node's own files, or its disk
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        assert self._budget is not None
-        allowance = self._budget.allowance
+        allowance = shell.run.budget.allowance
         return wire_pb2.PrepareReply(
-            agents=self.config.owned, round=run.k, allowed=allowance.rounds, reason=allowance.reason or ""
+            agents=self.config.owned, round=shell.machine.k, allowed=allowance.rounds, reason=allowance.reason or ""
         )
 
-    async def _prepare(self, run_id: str, digest: str) -> NodeRun:
+    async def _prepare(self, run_id: str, digest: str) -> Shell:
         async with self._preparing:
             if digest != self.config.experiment.digest:
                 raise PeerFault("wrong digest", "this node's experiment is another one")
-            if self.run is None:
+            if self.shell is None:
                 self._claim(run_id)
-                self.run = self._begin(run_id, Cluster.load(self.config.cluster))
-            elif self.run.run_id != run_id:
-                raise PeerFault("run id used", f"this node is in run {self.run.run_id[:8]}…")
-            return self.run
+                self.shell = self._begin(run_id, Cluster.load(self.config.cluster))
+            elif self.shell.run_id != run_id:
+                raise PeerFault("run id used", f"this node is in run {self.shell.run_id[:8]}…")
+            return self.shell
 
-    def _begin(self, run_id: str, cluster: Cluster) -> NodeRun:
-        """Go on where the node's own files left off, as far as its own budget goes."""
+    def _begin(self, run_id: str, cluster: Cluster) -> Shell:
+        config = self.config
+        disk, keeping = RealDisk(run_folder(config.home, run_id)), Keeping(config.every, config.telemetry)
+        run = open_run(self._hosted_run(run_id, cluster), disk, self._ledger, keeping)
+        for complaint in run.folder.complaints:
+            log.warning(complaint)
+        shell = Shell(run)
+        self._peers = Peers(shell, cluster, self.identity, self.refusals)
+        self._tasks = [asyncio.create_task(self._guard(shell)), *self._peers.dial()]
+        return shell
+
+    def _hosted_run(self, run_id: str, cluster: Cluster) -> HostedRun:
         config = self.config
         if (hosted := cluster.agents_of_node(cluster.node_of_agent().get(config.owned[0], -1))) != config.owned:
             raise BadInput(
@@ -153,20 +166,7 @@ class Node(wire_pb2_grpc.ControlServicer):
             )
         neighbours = self.hosting.neighbours(cluster.node_of_agent())
         keyring = Keyring.of(config.experiment.run.seed, config.owned, config.keys or config.home, config.eta_key)
-        folder = run_folder(config.home, run_id)
-        run = NodeRun(self.hosting, neighbours, keyring, run_id, folder, every=config.every, telemetry=config.telemetry)
-        for complaint in run.complaints:
-            log.warning(complaint)
-        budget = Budget(self.hosting, run_id, run.begun)
-        try:
-            self._ledger.reserve(budget)  # before the first message leaves
-        except BadInput:
-            run.close()
-            raise
-        run.rounds, self._budget = budget.allowance.rounds, budget
-        self._peers = Peers(run, cluster, self.identity, self.refusals)
-        self._tasks = [asyncio.create_task(self._guard(run)), *self._peers.dial()]
-        return run
+        return HostedRun.of(self.hosting, neighbours, keyring, run_id)
 
     def _claim(self, run_id: str) -> None:
         """A run id belongs to one experiment for ever: with it the noise would be the same."""
@@ -179,62 +179,55 @@ class Node(wire_pb2_grpc.ControlServicer):
         if any(line.startswith(f"{run_id} ") and line != claimed for line in known):
             raise PeerFault("run id used", "this node has run another experiment under that id")
         if claimed not in known:
-            with path.open("a") as file:
-                file.write(claimed + "\n")
+            write_text(path, "".join(f"{line}\n" for line in (*known, claimed)))
 
-    async def _guard(self, run: NodeRun) -> None:
+    async def _guard(self, shell: Shell) -> None:
+        """Whatever happens to the rounds is told: a task that dies by itself would be missed by nobody."""
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
-                await run.go()
-            self._settle(run)
-        except (NodeFailed, BadInput, ArithmeticError, ValueError, OSError) as failure:
-            self.failure, self._diverged = str(failure), isinstance(failure, Diverged)
-            log.error(self.failure)
-            run.give_up()
-
-    def _settle(self, run: NodeRun) -> None:
-        """Charged is what was sent; a kill before this leaves the charge for everything that was allowed."""
-        if self._budget is not None:
-            self._budget.k = run.begun
-            self._ledger.settle(self._budget)
+            await shell.run_rounds()
+            if shell.machine.finished:
+                shell.run.settle(self._ledger)
+        except Exception as error:
+            shell.fail(error)
 
     async def Release(self, request: Any, context: Any) -> Any:
-        run = await self._current(request.run, context)
-        run.release(request.until, last=request.last)
+        shell = await self._current(request.run, context)
+        await shell.release(request.until, last=request.last)
         return wire_pb2.ReleaseReply()
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        run = await self._current(request.run, context)
+        shell = await self._current(request.run, context)
+        machine = shell.machine
         while True:
             report = wire_pb2.Progress(
-                round=run.k,
-                finished=run.finished,
-                waiting_for=run.waiting_for(),
-                frames_sent=run.frames,
-                bytes_sent=run.bytes,
+                round=machine.k,
+                finished=machine.finished and not shell.failure,
+                waiting_for=machine.waiting_for(),
+                frames_sent=machine.outbox.frames,
+                bytes_sent=machine.outbox.bytes,
                 refused=self.refusals.counts.total(),
-                failure=self.failure,
-                diverged=self._diverged,
+                failure=shell.failure,
+                diverged=shell.diverged,
             )
             yield report
             if report.finished or report.failure:  # what was said, not what has happened since
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(run.exhausted(), REPORT_EVERY)
+                await asyncio.wait_for(shell.credit_used(), REPORT_EVERY)
 
     async def Stop(self, request: Any, context: Any) -> Any:
         await self._current(request.run, context)
         self.stopped.set()
         return wire_pb2.StopReply()
 
-    async def _current(self, run_id: str, context: Any) -> NodeRun:
+    async def _current(self, run_id: str, context: Any) -> Shell:
         await self._authorise(context)
-        if self.run is None:
+        if self.shell is None:
             await self._refuse(PeerFault("not prepared", "no run has been prepared"), context)
-        assert self.run is not None
-        if self.run.run_id != run_id:
-            await self._refuse(PeerFault("wrong run", f"this node runs {self.run.run_id[:8]}…"), context)
-        return self.run
+        assert self.shell is not None
+        if self.shell.run_id != run_id:
+            await self._refuse(PeerFault("wrong run", f"this node runs {self.shell.run_id[:8]}…"), context)
+        return self.shell
 
     async def _authorise(self, context: Any) -> None:
         """Control calls are the orchestrator's: a neighbour's certificate opens streams, not this."""

@@ -94,8 +94,22 @@ class Drive:
         return self.cluster.agents_of_node(node)
 
     async def _follow(self, node: int) -> None:
-        """Prepare, release and watch one node, again and again if it goes away and comes back."""
-        wait, address = BACKOFF_FIRST, self.cluster.addresses[node]
+        """One node until it has finished. Whatever ends this early ends the run: nobody else would hear of it."""
+        address = self.cluster.addresses[node]
+        try:
+            await self._attend_again_and_again(node, address)
+        except grpc.aio.AioRpcError as error:
+            self._fail(f"node {node} ({address}): {error.details()}")
+        except Exception as error:
+            self._fail(f"node {node} ({address}): {type(error).__name__}: {error}")
+
+    def _fail(self, why: str) -> None:
+        self._failure = why
+        self._news.set()
+
+    async def _attend_again_and_again(self, node: int, address: str) -> None:
+        """Prepare, release and watch one node, also after it went away and came back."""
+        wait = BACKOFF_FIRST
         async with open_channel(self._identity, address, node_name(self._agents(node)), CHANNEL_OPTIONS) as channel:
             control = wire_pb2_grpc.ControlStub(channel)
             while not self.seen[node].finished:
@@ -104,9 +118,7 @@ class Drive:
                     wait = BACKOFF_FIRST
                 except grpc.aio.AioRpcError as error:
                     if error.code() not in _RETRY:
-                        self._failure = f"node {node} ({address}): {error.details()}"
-                        self._news.set()
-                        return
+                        raise
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, BACKOFF_MOST)
 
@@ -148,7 +160,7 @@ class Drive:
         if report.diverged:
             self.diverged = True
         elif report.failure:
-            self._failure = f"node {node}: {report.failure}"
+            self._fail(f"node {node}: {report.failure}")
         self._news.set()
         self._moved.set()
         self._moved = asyncio.Event()

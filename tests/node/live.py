@@ -116,9 +116,9 @@ class Live:
         """Until these nodes have completed so many rounds, and what they save of them is saved."""
         async with asyncio.timeout(SECONDS):
             for node in nodes or self.groups:
-                while (run := self.nodes[node].run) is None or run.k < round_:
+                while (shell := self.nodes[node].shell) is None or shell.machine.k < round_:
                     await asyncio.sleep(0.005)
-                await run.saved_so_far()
+                await shell.saved_so_far()
 
     async def finish(self) -> None:
         await self.release(self.simulation.experiment.run.rounds)

@@ -76,9 +76,9 @@ async def test_a_node_stops_before_its_budget_whatever_is_released(groups: list[
         for node in nodes.groups:
             report = await nodes.watched(node)
             assert (report.finished, report.round) == (True, WITHIN)
-            run = nodes.nodes[node].run
-            assert run is not None
-            assert run.begun == WITHIN
+            shell = nodes.nodes[node].shell
+            assert shell is not None
+            assert shell.machine.rounds_begun == WITHIN
         for node, group in nodes.groups.items():  # settled by the end of the run, not by that of the process
             assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))] * len(group)
     nodes.simulation.budget.allow(nodes.simulation.budget.fresh_ledgers())
@@ -139,9 +139,9 @@ async def test_a_hostile_orchestrator_cannot_pass_a_budget(tmp_path: Path) -> No
         nodes.digest = digest
         await nodes.release(FOREVER)
         assert (await nodes.watched(2)).finished
-        run = nodes.nodes[2].run
-        assert run is not None
-        assert (run.k, run.begun) == (WITHIN, WITHIN)
+        shell = nodes.nodes[2].shell
+        assert shell is not None
+        assert (shell.machine.k, shell.machine.rounds_begun) == (WITHIN, WITHIN)
         assert charged(nodes, 2) == [(1, epsilon(nodes.simulation, WITHIN))]
     for agent in (1, 3):  # in the middle of round 4, which will never end: they sent it, so it counts
         assert charged(nodes, agent) == [(1, epsilon(nodes.simulation, WITHIN + 1))]
@@ -183,7 +183,7 @@ async def test_a_stop_in_the_middle_of_a_round_counts_it(tmp_path: Path) -> None
         await nodes.reach(6)
         await nodes.release(12, 0, 1, 2)
         async with asyncio.timeout(SECONDS):
-            while [node.run.begun for node in nodes.nodes.values() if node.run] != [7, 7, 7, 6]:
+            while [node.shell.machine.rounds_begun for node in nodes.nodes.values() if node.shell] != [7, 7, 7, 6]:
                 await asyncio.sleep(0.005)
     for node, rounds in enumerate((7, 7, 7, 6)):
         assert charged(nodes, node) == [(1, epsilon(nodes.simulation, rounds))]
@@ -208,6 +208,30 @@ async def test_a_resumed_run_is_not_charged_twice(tmp_path: Path) -> None:
         await nodes.reach(WITHIN_WIDER)
     for node in nodes.groups:
         assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN_WIDER))]
+
+
+async def test_a_loss_of_power_takes_the_journal_and_no_charge(tmp_path: Path) -> None:
+    """Seven rounds were released and sent. The journal is lost, and the node ends in order before it gets as far."""
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(7)
+        await nodes.reach(7)
+        folder = run_folder(tmp_path / "node-1", nodes.run_id)
+        on_disk = {path: path.read_bytes() for path in (folder / "node.json", folder / "checkpoint.bin")}
+        await nodes.nodes[1].stop()
+        for path, content in on_disk.items():
+            path.write_bytes(content)
+        (folder / "journal.bin").write_bytes(b"")
+        (tmp_path / "node-1" / "ledger.sqlite").unlink()  # as if nothing had been settled
+        await nodes.start_one(1)
+        assert (await asked(nodes, 1)).round == 5
+        await nodes.nodes[1].stop()
+        assert charged(nodes, 1) == [(1, epsilon(nodes.simulation, 7))]
+        await nodes.start_one(1)
+        await nodes.prepare(1)
+        await nodes.finish()
+        assert charged(nodes, 1) == [(1, epsilon(nodes.simulation, 12))]
+    assert_same_run(nodes)
 
 
 async def test_runs_on_the_same_data_add_up(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ async def test_strict_rounds(tmp_path: Path) -> None:
         for until in range(1, 7):
             await nodes.release(until)
             await nodes.reach(until)
-            assert {node.run.k for node in nodes.nodes.values() if node.run} == {until}
+            assert {node.shell.machine.k for node in nodes.nodes.values() if node.shell} == {until}
         await nodes.finish()
     assert_same_run(nodes)
 
@@ -119,7 +119,7 @@ async def test_a_key_that_others_can_read_is_refused(name: str, tmp_path: Path) 
         with pytest.raises(grpc.aio.AioRpcError, match="only its owner can read") as refused:
             await nodes.prepare(0)
         assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
-        assert nodes.nodes[0].run is None
+        assert nodes.nodes[0].shell is None
         (tmp_path / name).chmod(0o600)
         await nodes.prepare()
         await nodes.finish()

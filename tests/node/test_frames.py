@@ -107,7 +107,7 @@ class Stage:
     def __init__(self, senders: dict[int, tuple[int, ...]] | None = None, d: int = D) -> None:
         self.d = d
         self.box = Inbox("run", PHASES, senders or {7: (7,), 2: (2,), 5: (5,)}, d, 4, FINGERPRINT)
-        self.lanes = {node: self.box.lane(node) for node in self.box.senders}
+        self.lanes = {node: self.box.lane(node, 0) for node in self.box.senders}
 
     def row(self, sender: int, value: float = 1.0) -> Any:
         return np.full(self.d, value + sender)
@@ -182,7 +182,7 @@ def test_a_fault_leaves_everything_as_it_was(kind: str, d: int) -> None:
     stage = Stage(d=d)
     stage.box.advance(3)
     stage.box.forget(2)
-    stage.lanes[2] = stage.box.lane(2)
+    stage.lanes[2] = stage.box.lane(2, 3)
     stage.take(2, 3)
     before = stage.state()
     with pytest.raises(PeerFault) as fault:
@@ -209,6 +209,22 @@ def test_the_edges_of_what_is_accepted(k: int) -> None:
     stage.box.advance(3)
     stage.box.forget(2)
     stage.take(round_=k)
+
+
+def test_what_was_asked_for_is_not_stale() -> None:
+    """A node may get on, and save, between the moment when it asks and the moment when the answer comes."""
+    stage = Stage()
+    asked = stage.box.lane(2, 1)
+    stage.box.advance(4)
+    stage.box.forget(3)
+    before = stage.state()
+    for k in (1, 2):
+        for phase in PHASES:
+            assert not stage.take(2, k, phase, lane=asked)
+    assert stage.state() == before
+    stage.take(2, 3, lane=asked)
+    with pytest.raises(PeerFault, match="stale"):
+        stage.take(2, 0, lane=asked)
 
 
 @pytest.mark.parametrize("d", [D, LONG])

@@ -122,28 +122,96 @@ async def test_a_link_that_breaks_again_and_again(tmp_path: Path) -> None:
     assert_same_run(nodes)
 
 
-async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
-    """A node that is told to stop at the moment when a link breaks must not go on dialling."""
-    ending, begun = asyncio.Event(), asyncio.Event()
+class Talk:
+    """One stream and its conversation at once: it takes everything and has always room."""
 
-    async def read() -> Any:
-        await begun.wait()
+    def __init__(self, link: Link, *backlog: bytes) -> None:
+        self.outgoing = link.open(backlog, 0)
+
+    async def read(self) -> Any:
+        await asyncio.Event().wait()
+
+    async def write(self, frame: bytes) -> None:
+        await asyncio.Event().wait()
+
+    def take(self, frame: bytes) -> bool:
+        return True
+
+    async def wait_for_room(self) -> None:
+        raise AssertionError("there is room")
+
+
+class EndingSlowly(Talk):
+    """Ends as soon as something is written, and takes a moment for it."""
+
+    def __init__(self, link: Link, *backlog: bytes) -> None:
+        super().__init__(link, *backlog)
+        self.ending, self.begun = asyncio.Event(), asyncio.Event()
+
+    async def read(self) -> Any:
+        await self.begun.wait()
         return grpc.aio.EOF
 
-    async def write(frame: bytes) -> None:
-        begun.set()
+    async def write(self, frame: bytes) -> None:
+        self.begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            ending.set()
-            await asyncio.sleep(0.01)  # a stream takes a moment to end
+            self.ending.set()
+            await asyncio.sleep(0.01)
 
+
+async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
+    """A node that is told to stop at the moment when a link breaks must not go on dialling."""
     link = Link(Neighbour(1, (1,), (0,)))
-    serving = asyncio.create_task(link.serve(read, write, [b"a frame"], 0, lambda frame: True, begun.wait))
-    await ending.wait()
+    talk = EndingSlowly(link, b"a frame")
+    serving = asyncio.create_task(link.serve(talk, talk))
+    await talk.ending.wait()
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
+
+
+class CannotWrite(Talk):
+    """Its other end is silent, and its frames cannot be written."""
+
+    async def write(self, frame: bytes) -> None:
+        raise OSError("no such record")
+
+
+async def test_a_writer_that_dies_ends_its_link(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the stream would stay open and mute, and nobody would dial again."""
+    link = Link(Neighbour(1, (1,), (0,)))
+    talk = CannotWrite(link, b"a frame")
+    async with asyncio.timeout(SECONDS):
+        await link.serve(talk, talk)
+    assert "its next frame cannot be written: OSError: no such record" in caplog.text
+    link.send(0, b"nobody is there")
+    assert talk.outgoing.next() is None
+
+
+async def test_a_node_whose_writer_dies_is_dialled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, a record cannot be read for a neighbour that comes back; it calls again and catches up."""
+    async with live(small(run__rounds=20), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(8)
+        await nodes.reach(8)
+        await killed(nodes, 1)
+        await nodes.start_one(1)
+        records = nodes.nodes[0].shell.run.folder.records  # type: ignore[union-attr]
+        read, failed = records.read, []
+
+        def fails_once(name: str, round_: int) -> Any:
+            if not failed:
+                failed.append(round_)
+                raise OSError("a bad sector")
+            return read(name, round_)
+
+        monkeypatch.setattr(records, "read", fails_once)
+        await nodes.prepare(1)
+        await nodes.finish()
+        assert failed == [5]
+    assert_same_run(nodes)
 
 
 # --- who is at the other end ----------------------------------------------------------------------------------
@@ -195,8 +263,8 @@ async def test_a_dialler_does_not_talk_to_an_impostor(names: list[str], tmp_path
             while relay.calls < 2:  # it has tried and tries again
                 await asyncio.sleep(0.01)
         assert not callers
-        assert nodes.nodes[0].run is not None
-        assert nodes.nodes[0].run.k == 0
+        assert nodes.nodes[0].shell is not None
+        assert nodes.nodes[0].shell.machine.k == 0
         relay.target = right
         await nodes.finish()
         assert not callers
@@ -251,8 +319,8 @@ async def test_a_neighbour_that_comes_back_catches_up_promptly(damaged: bool, tm
         await nodes.start_one(1)
         began = asyncio.get_running_loop().time()
         await nodes.prepare(1)
-        assert nodes.nodes[1].run is not None
-        assert nodes.nodes[1].run.k == (15 if damaged else 17)
+        assert nodes.nodes[1].shell is not None
+        assert nodes.nodes[1].shell.machine.k == (15 if damaged else 17)
         await nodes.finish()
         assert asyncio.get_running_loop().time() - began < PROMPT
         for node, counts in before.items():
@@ -272,13 +340,13 @@ async def test_a_node_that_catches_up_holds_a_few_rounds_at_a_time(tmp_path: Pat
         (run_folder(tmp_path / "node-1", nodes.run_id) / "checkpoint.bin").write_bytes(b"")
         await nodes.start_one(1)
         await nodes.prepare(1)  # at round 10, and not allowed to run: what comes, waits
-        run = nodes.nodes[1].run
-        assert run is not None
+        shell = nodes.nodes[1].shell
+        assert shell is not None
         async with asyncio.timeout(SECONDS):
-            while len(run.inbox._taken) < ROUNDS_IN_HAND * 2:
+            while len(shell.machine.inbox._taken) < ROUNDS_IN_HAND * 2:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
-        assert sorted(run.inbox._taken) == list(range(2 * 10, 2 * (10 + ROUNDS_IN_HAND)))
+        assert sorted(shell.machine.inbox._taken) == list(range(2 * 10, 2 * (10 + ROUNDS_IN_HAND)))
         await nodes.finish()
     assert_same_run(nodes)
 
@@ -314,16 +382,16 @@ async def test_a_stream_that_waits_unread_and_is_dead_is_dialled_again(
         await nodes.start_one(0)
         await nodes.prepare(0)
         await nodes.release(40, 0)
-        run = nodes.nodes[0].run
-        assert run is not None
+        shell = nodes.nodes[0].shell
+        assert shell is not None
         async with asyncio.timeout(SECONDS):
-            while len(run.inbox._taken) < 2 * ROUNDS_IN_HAND:
+            while len(shell.machine.inbox._taken) < 2 * ROUNDS_IN_HAND:
                 await asyncio.sleep(0.01)
         await killed(nodes, 1)
         for node in (1, 2):
             await nodes.start_one(node)
         await nodes.prepare(1, 2)
-        assert {n: one.run.k for n, one in nodes.nodes.items() if one.run} == {0: 25, 1: 20, 2: 20}
+        assert {n: one.shell.machine.k for n, one in nodes.nodes.items() if one.shell} == {0: 25, 1: 20, 2: 20}
         await nodes.finish()
     assert_same_run(nodes)
 
@@ -342,7 +410,7 @@ async def test_all_at_their_older_checkpoints(tmp_path: Path) -> None:
         for node in nodes.groups:
             await nodes.start_one(node)
         await nodes.prepare()
-        assert {node.run.k for node in nodes.nodes.values() if node.run} == {10}
+        assert {node.shell.machine.k for node in nodes.nodes.values() if node.shell} == {10}
         await nodes.finish()
         for node in nodes.nodes.values():
             assert not set(node.refusals.counts) - {"not prepared"}

@@ -49,9 +49,9 @@ def metadata(nodes: Live, **changes: str | None) -> tuple[tuple[str, str], ...]:
 
 def sent(nodes: Live, round_: int = 10, phase: str = "y") -> bytes:
     """A frame that agent 1 has sent to the victim already."""
-    run = nodes.nodes[1].run
-    assert run is not None
-    return encode(nodes.run_id, round_, phase, [1], run.records.read(phase, round_).reshape(1, -1))
+    shell = nodes.nodes[1].shell
+    assert shell is not None
+    return encode(nodes.run_id, round_, phase, [1], shell.run.folder.records.read(phase, round_).reshape(1, -1))
 
 
 def frame(nodes: Live, **changes: Any) -> bytes:
@@ -82,11 +82,11 @@ async def exchange(channel: grpc.aio.Channel, said: tuple[tuple[str, str], ...],
 
 def held(nodes: Live) -> Any:
     """What the victim would compute with."""
-    run = nodes.nodes[VICTIM].run
-    assert run is not None
-    box = run.inbox
+    shell = nodes.nodes[VICTIM].shell
+    assert shell is not None
+    box = shell.machine.inbox
     taken = {n: (dict(phase.fingerprints), dict(phase.rows)) for n, phase in box._taken.items()}
-    return run.k, run.state.x.tobytes(), box.round, box.durable, taken
+    return shell.machine.k, shell.machine.state.x.tobytes(), box.round, box.durable, taken
 
 
 BAD_METADATA: dict[str, tuple[str, dict[str, str | None]]] = {
@@ -97,6 +97,8 @@ BAD_METADATA: dict[str, tuple[str, dict[str, str | None]]] = {
     "words": ("bad metadata", {"agents": "one"}),
     "empty": ("bad metadata", {"agents": ""}),
     "a need that is none": ("bad metadata", {"need": "1.5"}),
+    "a need before the first round": ("bad metadata", {"need": "-1"}),
+    "a need beyond what was ever sent": ("bad metadata", {"need": str(ROUND + 1)}),
     "no neighbour": ("not a neighbour", {"agents": "0"}),
     "itself": ("not a neighbour", {"agents": "2"}),
     "nobody": ("not a neighbour", {"agents": "99"}),
@@ -322,6 +324,25 @@ async def test_a_run_id_belongs_to_one_experiment(tmp_path: Path) -> None:
         (home / "runs.txt").write_text(f"{nodes.run_id} {'0' * 64}\n")
         with pytest.raises(grpc.aio.AioRpcError, match="run id used"):
             await nodes.prepare(VICTIM)
+
+
+async def test_what_runs_were_claimed_survives_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed while runs.txt is written: what it said before is still there, and whole."""
+
+    def killed(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    async with live(small(), tmp_path, one_each(4)) as nodes:
+        runs = tmp_path / f"node-{VICTIM}" / "runs.txt"
+        runs.parent.mkdir()
+        runs.write_text(before := f"{'a' * 32} {nodes.digest}\n")
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fsync", killed)
+            with pytest.raises(KeyboardInterrupt):
+                nodes.nodes[VICTIM]._claim(nodes.run_id)
+        assert runs.read_text() == before
+        nodes.nodes[VICTIM]._claim(nodes.run_id)
+        assert runs.read_text() == f"{before}{nodes.run_id} {nodes.digest}\n"
 
 
 async def test_a_run_id_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:

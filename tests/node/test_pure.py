@@ -16,10 +16,13 @@ from dpp2 import keys as keyed
 from dpp2.topology import Graph
 from dpp2.weights import edge_weights, weight_matrix
 from node.cluster import Cluster
+from node.disk import RealDisk
 from node.errors import NodeFailed
-from node.files import Checkpoints, Journal, RecordFiles
+from node.files import Checkpoint, Checkpoints, Journal, RecordFiles
 from node.keyring import Keyring, write_key
+from node.machine import Memory
 from node.mixing import Mixer
+from node.outbox import SentDigests
 
 D = 3
 PHASES = ("y", "z")
@@ -65,15 +68,39 @@ def test_mixing_adds_in_order_however_many_numbers_there_are(d: int) -> None:
 # --- journal --------------------------------------------------------------------------------------------------
 
 
+class Sending:
+    """What a node does before a frame leaves: compare with what has left before, and note what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = Journal(RealDisk(folder), len(PHASES))
+        rounds = Memory(None, self.journal.known, 0).rounds_begun
+        self.digests = SentDigests(PHASES, self.journal.known, rounds)
+
+    @property
+    def rounds(self) -> int:
+        return self.digests.rounds
+
+    def check(self, round_: int, phase: str, inputs: list[bytes], sent: bytes) -> None:
+        entry = self.digests.check(round_, phase, inputs, sent)
+        if entry is not None:
+            self.journal.append(entry.round, entry.phase, entry.digest)
+
+    def forget(self, durable: int) -> None:
+        self.digests.forget(durable)
+
+    def close(self) -> None:
+        self.journal.close()
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Any:
     """Opens the same journal, again and again, each time as a new process would: the one before is gone."""
-    opened: list[Journal] = []
+    opened: list[Sending] = []
 
-    def reopen() -> Journal:
+    def reopen() -> Sending:
         while opened:
             opened.pop().close()
-        opened.append(Journal(tmp_path / "journal.bin", PHASES))
+        opened.append(Sending(tmp_path))
         return opened[-1]
 
     yield reopen
@@ -84,7 +111,7 @@ def journal(tmp_path: Path) -> Any:
 A, B = b"one seal", b"another."
 
 
-def test_a_replay_may_repeat_and_not_differ(journal: Callable[[], Journal]) -> None:
+def test_a_replay_may_repeat_and_not_differ(journal: Callable[[], Sending]) -> None:
     first = journal()
     first.check(0, "y", [], A)
     first.check(0, "z", [B], A)
@@ -100,7 +127,7 @@ def test_a_replay_may_repeat_and_not_differ(journal: Callable[[], Journal]) -> N
 
 
 @pytest.mark.parametrize("lost", range(1, 41))
-def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Journal], tmp_path: Path) -> None:
+def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Sending], tmp_path: Path) -> None:
     before = journal()
     before.check(0, "y", [], A)
     before.check(0, "z", [], A)
@@ -114,7 +141,7 @@ def test_a_truncated_tail_loses_one_entry(lost: int, journal: Callable[[], Journ
         last.check(0, "y", [], B)
 
 
-def test_an_entry_without_its_last_byte_is_written_anew(journal: Callable[[], Journal], tmp_path: Path) -> None:
+def test_an_entry_without_its_last_byte_is_written_anew(journal: Callable[[], Sending], tmp_path: Path) -> None:
     before = journal()
     before.check(0, "y", [], A)
     before.check(0, "z", [], A)
@@ -129,7 +156,7 @@ def test_an_entry_without_its_last_byte_is_written_anew(journal: Callable[[], Jo
         journal().check(0, "z", [], A)
 
 
-def test_a_journal_grows_as_long_as_rounds_go_on(journal: Callable[[], Journal]) -> None:
+def test_a_journal_grows_as_long_as_rounds_go_on(journal: Callable[[], Sending]) -> None:
     first = journal()
     for k in range(1100):
         for phase in PHASES:
@@ -151,27 +178,27 @@ def test_a_journal_grows_as_long_as_rounds_go_on(journal: Callable[[], Journal])
 def test_a_journal_that_cannot_be_read_stops_the_node(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "journal.bin").write_bytes(content)
     with pytest.raises(NodeFailed, match=r"journal\.bin is damaged.*this node cannot go on"):
-        Journal(tmp_path / "journal.bin", PHASES)
+        Sending(tmp_path)
 
 
-@pytest.mark.parametrize("size", [0, 3, 8, 500])
-def test_a_journal_that_was_killed_when_it_was_made_begins_anew(size: int, tmp_path: Path) -> None:
-    (tmp_path / "journal.bin").write_bytes(bytes(size))
-    made = Journal(tmp_path / "journal.bin", PHASES)
+@pytest.mark.parametrize("content", [b"", bytes(3), bytes(8), bytes(500), b"dpp2", b"dpp2" + bytes(80)], ids=repr)
+def test_a_journal_that_was_killed_when_it_was_made_begins_anew(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "journal.bin").write_bytes(content)
+    made = Sending(tmp_path)
     made.check(0, "y", [], A)
     made.close()
-    again = Journal(tmp_path / "journal.bin", PHASES)
+    again = Sending(tmp_path)
     assert again.rounds == 1
     again.close()
 
 
-def test_two_nodes_cannot_share_a_folder(journal: Callable[[], Journal], tmp_path: Path) -> None:
+def test_two_nodes_cannot_share_a_folder(journal: Callable[[], Sending], tmp_path: Path) -> None:
     journal()
     with pytest.raises(NodeFailed, match="is in use by another node"):
-        Journal(tmp_path / "journal.bin", PHASES)
+        Sending(tmp_path)
 
 
-def test_opening_a_journal_does_not_make_it_longer(journal: Callable[[], Journal], tmp_path: Path) -> None:
+def test_opening_a_journal_does_not_make_it_longer(journal: Callable[[], Sending], tmp_path: Path) -> None:
     journal()
     size = (tmp_path / "journal.bin").stat().st_size
     for _ in range(3):
@@ -179,7 +206,7 @@ def test_opening_a_journal_does_not_make_it_longer(journal: Callable[[], Journal
     assert (tmp_path / "journal.bin").stat().st_size == size
 
 
-def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Journal]) -> None:
+def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Sending]) -> None:
     first = journal()
     first.check(0, "y", [], A)
     first.forget(1)
@@ -191,14 +218,15 @@ def test_the_file_outlives_what_memory_forgets(journal: Callable[[], Journal]) -
 
 
 def saved(folder: Path, *rounds: int) -> Checkpoints:
-    checkpoints = Checkpoints(folder)
+    checkpoints = Checkpoints(RealDisk(folder))
+    checkpoints.load()
     for k in rounds:
-        checkpoints.save({"state.x": np.full(4, float(k))}, {"round": k})
+        checkpoints.save(Checkpoint({"state.x": np.full(4, float(k))}, {"round": k}))
     return checkpoints
 
 
 def found(folder: Path) -> list[int]:
-    return [facts["round"] for _, facts in Checkpoints(folder).load()[0]]
+    return [checkpoint.k for checkpoint in Checkpoints(RealDisk(folder)).load()]
 
 
 def test_the_last_two_are_kept(tmp_path: Path) -> None:
@@ -207,8 +235,8 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
     assert found(tmp_path) == [5]
     saved(tmp_path, 10, 15)
     assert found(tmp_path) == [15, 10]
-    arrays_, _ = Checkpoints(tmp_path).load()[0][0]
-    np.testing.assert_array_equal(arrays_["state.x"], np.full(4, 15.0))
+    newest = Checkpoints(RealDisk(tmp_path)).load()[0]
+    np.testing.assert_array_equal(newest.state["state.x"], np.full(4, 15.0))
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -226,32 +254,32 @@ def test_a_damaged_one_is_named_and_the_other_one_used(damage: str, tmp_path: Pa
     saved(tmp_path, 5, 10)
     newer, older = tmp_path / "checkpoint.bin", tmp_path / "checkpoint-before.bin"
     newer.write_bytes(DAMAGES[damage](newer.read_bytes()))
-    usable, complaints = Checkpoints(tmp_path).load()
-    assert [facts["round"] for _, facts in usable] == [5]
-    assert complaints == [f"{newer} is damaged and is not used"]
+    checkpoints = Checkpoints(RealDisk(tmp_path))
+    assert [checkpoint.k for checkpoint in checkpoints.load()] == [5]
+    assert checkpoints.complaints == [f"{newer} is damaged and is not used"]
     older.write_bytes(DAMAGES[damage](older.read_bytes()))
     with pytest.raises(NodeFailed, match=r"checkpoint-before\.bin is damaged and is not used: this node cannot go on"):
-        Checkpoints(tmp_path).load()
+        checkpoints.load()
     newer.unlink()
     with pytest.raises(NodeFailed, match="this node cannot go on"):
-        Checkpoints(tmp_path).load()
+        checkpoints.load()
 
 
 def test_before_a_second_checkpoint_a_damaged_one_means_a_start_from_the_beginning(tmp_path: Path) -> None:
     """Neighbours still hold everything: nobody has been told that anything is durable twice."""
     saved(tmp_path, 5)
     (tmp_path / "checkpoint.bin").write_bytes(b"x")
-    assert Checkpoints(tmp_path).load()[0] == []
+    assert found(tmp_path) == []
 
 
 def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path: Path) -> None:
     saved(tmp_path, 5, 10)
     (tmp_path / "checkpoint.bin").write_bytes(b"x")
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(RealDisk(tmp_path))
     checkpoints.load()
-    checkpoints.save({}, {"round": 10})
+    checkpoints.save(Checkpoint({}, {"round": 10}))
     assert found(tmp_path) == [10, 5]
-    checkpoints.save({}, {"round": 15})
+    checkpoints.save(Checkpoint({}, {"round": 15}))
     assert found(tmp_path) == [15, 10]
 
 
@@ -268,7 +296,7 @@ def test_what_a_kill_leaves_behind_is_not_read(tmp_path: Path) -> None:
 
 
 def test_records_are_cut_where_a_restart_begins(tmp_path: Path) -> None:
-    records = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    records = RecordFiles(RealDisk(tmp_path), {"y": 2, "eta": 1})
     records.cut(0)
     for k in range(4):
         records.append("y", np.array([[k, k + 0.5]]))
@@ -277,14 +305,14 @@ def test_records_are_cut_where_a_restart_begins(tmp_path: Path) -> None:
     records.push()
     records.sync()
     records.close()
-    again = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    again = RecordFiles(RealDisk(tmp_path), {"y": 2, "eta": 1})
     again.cut(2)
     again.append("y", np.array([9.0, 9.0]))
     again.append("eta", 9.0)
     again.close()
-    np.testing.assert_array_equal(np.fromfile(tmp_path / "y.f64"), [0, 0.5, 1, 1.5, 9, 9])
-    np.testing.assert_array_equal(np.fromfile(tmp_path / "eta.f64"), [0, 1, 9])
-    last = RecordFiles(tmp_path, {"y": 2, "eta": 1})
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "records" / "y.f64"), [0, 0.5, 1, 1.5, 9, 9])
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "records" / "eta.f64"), [0, 1, 9])
+    last = RecordFiles(RealDisk(tmp_path), {"y": 2, "eta": 1})
     with pytest.raises(NodeFailed, match=r"y\.f64 is shorter than the 4 rounds"):
         last.cut(4)
     last.close()

@@ -168,7 +168,9 @@ async def test_a_tls_node_never_speaks_plaintext(nodes: Live) -> None:
 
 async def opened(channel: grpc.aio.Channel, nodes: Live, agents: str, *frames: bytes) -> tuple[grpc.StatusCode, str]:
     """Open a peer stream that claims to be these agents, and hear how it ends."""
-    said = (("dpp2-run", nodes.run_id), ("dpp2-agents", agents), ("dpp2-need", str(ROUND)))
+    victim = nodes.nodes[VICTIM].shell
+    need = 0 if victim is None else victim.machine.k
+    said = (("dpp2-run", nodes.run_id), ("dpp2-agents", agents), ("dpp2-need", str(need)))
     async with channel:
         call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)  # type: ignore[operator]
         try:
@@ -244,8 +246,8 @@ async def test_control_calls_are_the_orchestrators(who: str, nodes: Live) -> Non
                 await call(wire_pb2_grpc.ControlStub(channel), nodes)
             assert refusal.value.code() == grpc.StatusCode.PERMISSION_DENIED, name
             assert turned_away(nodes) == {"not the orchestrator": counted}, name
-    assert victim.run is not None
-    assert (victim.run.until, victim.stopped.is_set()) == (ROUND, False)
+    assert victim.shell is not None
+    assert (victim.shell.machine.until, victim.stopped.is_set()) == (ROUND, False)
 
 
 async def test_unprepared_nodes_refuse_them_too(tmp_path: Path) -> None:
@@ -253,7 +255,7 @@ async def test_unprepared_nodes_refuse_them_too(tmp_path: Path) -> None:
         async with nodes.channel(VICTIM, "node-1") as channel:
             with pytest.raises(grpc.aio.AioRpcError, match="not the orchestrator"):
                 await CONTROL["Prepare"](wire_pb2_grpc.ControlStub(channel), nodes)
-        assert nodes.nodes[VICTIM].run is None
+        assert nodes.nodes[VICTIM].shell is None
         assert not (tmp_path / f"node-{VICTIM}" / "runs.txt").exists()
 
 

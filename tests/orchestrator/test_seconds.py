@@ -14,6 +14,7 @@ from dpp2 import Experiment
 from orchestrator import runner
 from orchestrator.drive import Drive, NodeStatus
 from orchestrator.runner import Finished, Interrupted
+from orchestrator.transports import grpc
 from orchestrator.transports.grpc import RoundClock
 
 SMALL: dict[str, Any] = {

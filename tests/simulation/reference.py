@@ -1,0 +1,117 @@
+"""What a schedule is about: a small experiment, who hosts whom, and every byte that the embedded run makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dpp2 import Experiment, Simulation
+from dpp2.algorithms import ALGORITHMS
+from dpp2.arrays import Array
+from node.hosting import Hosting, Neighbour
+from node.keyring import Keyring
+from node.machine import HostedRun
+from node.outbox import Outbox
+
+ALGORITHM_NAMES = tuple(ALGORITHMS.names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A network, and which agents share a node; `budget` is how many rounds' worth of ε there is, if it is limited."""
+
+    topology: str
+    groups: tuple[tuple[int, ...], ...]
+    rounds: int
+    telemetry: bool = False
+    budget: int | None = None
+
+    @property
+    def agents(self) -> int:
+        return sum(map(len, self.groups))
+
+
+LAYOUTS = (
+    Layout("ring", ((0,), (1,), (2,)), 10),
+    Layout("path", ((0,), (1,), (2,)), 11, telemetry=True),
+    Layout("star", ((0,), (1, 3), (2,)), 9),
+    Layout("ring", ((0,), (1,), (2,), (3,)), 8),
+    Layout("complete", ((0, 2), (1,), (3,)), 10, telemetry=True),
+    Layout("path", ((0, 1), (2,)), 12, budget=7),
+    Layout("ring", ((0, 3), (1, 4), (2,)), 9, budget=5),
+)
+STAR = Layout("star", ((0,), (1, 3), (2,)), 9)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The embedded run, and the hosted agents of every node."""
+
+    run_id: str
+    rounds: int  # that the run has in the end
+    hosted: Mapping[int, HostedRun]
+    frames: Mapping[tuple[int, int], Mapping[bytes, int]]  # by sending and receiving node: each frame, with its round
+    records: Mapping[str, Array]  # (rounds, agents, …)
+    state: Mapping[str, Array]  # at the end
+
+    def records_of(self, node: int, name: str) -> bytes:
+        """What a node must have on record."""
+        array = self.records[name]
+        owned = list(self.hosted[node].hosting.owned)
+        return (array if array.ndim == 1 else array[:, owned]).tobytes()
+
+
+@cache
+def reference(algorithm: str, layout: Layout) -> Reference:
+    """Made once for all schedules: they differ in what happens, not in what is computed."""
+    experiment = Experiment.load(overrides=_settings(algorithm, layout))
+    simulation = Simulation(experiment)
+    simulation.advance(simulation.remaining)
+    resolved, run_id, k = simulation.experiment, simulation.run_id, simulation.k
+    place = {agent: min(group) for group in layout.groups for agent in group}
+    hosted = {}
+    for group in layout.groups:
+        hosting = Hosting(resolved, group)
+        keyring = Keyring.of(resolved.run.seed, group, Path("nowhere"), None)
+        hosted[min(group)] = HostedRun.of(hosting, hosting.neighbours(place), keyring, run_id)
+    recorder = simulation.recorder
+    sent = {name: array[:k] for name, array in recorder.sent_arrays.items()}
+    private = {name: array[:k] for name, array in (recorder.private_arrays | recorder.scalars).items()}
+    frames = {
+        (node, neighbour.node): _frames(agents, neighbour, sent)
+        for node, agents in hosted.items()
+        for neighbour in agents.neighbours
+    }
+    return Reference(run_id, k, hosted, frames, sent | private, simulation.driver.state())
+
+
+def _frames(agents: HostedRun, neighbour: Neighbour, sent: Mapping[str, Array]) -> dict[bytes, int]:
+    outbox, owned = Outbox(agents.run_id, agents.hosting, agents.neighbours), list(agents.hosting.owned)
+    return {
+        outbox.frame(neighbour.node, k, phase, rows[k, owned]): k
+        for phase, rows in sent.items()
+        for k in range(len(rows))
+    }
+
+
+def _settings(algorithm: str, layout: Layout) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "algorithm.name": algorithm,
+        "network.topology": layout.topology,
+        "network.agents": layout.agents,
+        "problem.name": "least-squares",
+        "problem.samples": 4,
+        "problem.dimension": 2,
+        "run.rounds": layout.rounds,
+        "run.telemetry": "full" if layout.telemetry else "none",
+    }
+    if layout.budget is not None:
+        unlimited = Simulation(Experiment.load(overrides=settings))
+        spent = unlimited.account.epsilon(layout.budget)
+        value = getattr(spent, "value", None)
+        if value:  # where no ε holds, no budget can be kept
+            settings["privacy.budget"] = value * (1 + 1e-9)
+    return settings

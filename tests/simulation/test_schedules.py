@@ -1,0 +1,60 @@
+"""Thousands of random schedules of a whole cluster, each to the bytes of the embedded run and an exact ledger."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.cluster import Cluster, simulate
+from tests.simulation.reference import ALGORITHM_NAMES
+
+ALWAYS, CHUNK = 2_000, 100
+SELDOM, LARGE_CHUNK = 50_000, 1_000
+
+
+@pytest.mark.parametrize("first", range(0, ALWAYS, CHUNK))
+def test_every_schedule_ends_as_the_embedded_run_does(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        simulate(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(ALWAYS, ALWAYS + SELDOM, LARGE_CHUNK))
+def test_many_more_schedules(first: int) -> None:
+    for seed in range(first, first + LARGE_CHUNK):
+        simulate(seed)
+
+
+def test_a_seed_decides_everything() -> None:
+    """Otherwise a failure could not be shown again."""
+    for seed in range(20):
+        first: list[str] = []
+        again: list[str] = []
+        for told in (first, again):
+            Cluster(seed, told.append).run()
+        assert first == again
+        assert len(first) > 50
+
+
+def test_schedules_are_of_all_kinds() -> None:
+    """What should be tried is tried: every algorithm, every fault, lives upon lives."""
+    told: list[str] = []
+    for seed in range(100):
+        Cluster(seed, told.append).run()
+    kinds = {one.split()[0] for one in told}
+    assert set(ALGORITHM_NAMES) <= kinds
+    faults = {"kill", "kill_soon", "lose_power", "lose_power_everywhere", "stop", "come_back_changed", "cut"}
+    assert faults | {"repeat_a_frame", "orchestrator_dies", "give_up", "notice"} <= kinds
+    assert sum(one.startswith("start ") for one in told) > 150
+
+
+def test_a_schedule_can_be_shown_again() -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "tests/simulation/replay.py", "7"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root, env={"PYTHONPATH": "."})
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines()[-1] == "as it should be"

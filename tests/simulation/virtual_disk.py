@@ -1,0 +1,178 @@
+"""A disk in memory that forgets what it may forget.
+
+A kill loses what the process had not handed over. A loss of power loses, besides, whatever was not synced: of each file
+any tail of what was written since, down to the byte, and of the names all changes after some moment.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from node.errors import NodeFailed
+
+
+class Killed(BaseException):
+    """The process has died in the middle of something. No code of the node may catch it."""
+
+
+class _File:
+    """What the operating system has of a file, and what of it is safe."""
+
+    __slots__ = ("content", "synced")
+
+    def __init__(self, content: bytes = b"", synced: bytes = b"") -> None:
+        self.content, self.synced = bytearray(content), synced
+
+    def lose_power(self, rng: random.Random) -> None:
+        """Kept is nothing since the last sync, all, or a part. The zeros at the end of a journal are no content."""
+        kept = rng.choice((0, rng.randint(0, len(self.content.rstrip(b"\0"))), len(self.content)))
+        self.content = self.content[:kept] + self.synced[kept:]
+        self.synced = bytes(self.content)
+
+
+class VirtualDisk:
+    """One node's folder. `fuse`: after so many operations the process dies, in the middle of whatever it does."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._names: dict[str, _File] = {}
+        self._before: list[dict[str, _File]] = [{}]  # the names as they were last synced, and after each change since
+        self._open: list[_Appended] = []
+        self._mapped: set[str] = set()
+        self.fuse: int | None = None
+
+    def tick(self) -> None:
+        """Before every operation."""
+        if self.fuse is not None:
+            self.fuse -= 1
+            if self.fuse <= 0:
+                raise Killed
+
+    def kill(self) -> None:
+        """The process is gone; of what it had in hand, some may have reached the operating system."""
+        for file in self._open:
+            file.die(self._rng)
+        self._open, self._mapped, self.fuse = [], set(), None
+
+    def lose_power(self) -> None:
+        self.kill()
+        self._names = dict(self._rng.choice([*self._before, self._names]))
+        self._before = [dict(self._names)]
+        for file in self._names.values():
+            file.lose_power(self._rng)
+
+    def durable(self) -> VirtualDisk:
+        """What is left of it in the worst case."""
+        copy = VirtualDisk(self._rng)
+        copy._names = {name: _File(file.synced, file.synced) for name, file in self._before[0].items()}
+        return copy
+
+    # -- what a node sees --------------------------------------------------------------------------------------
+
+    def append_to(self, name: str) -> _Appended:
+        self.tick()
+        file = _Appended(self, self._made(name))
+        self._open.append(file)
+        return file
+
+    def map(self, name: str) -> _Mapped:
+        self.tick()
+        if name in self._mapped:
+            raise NodeFailed(f"{name} is in use by another node")
+        self._mapped.add(name)
+        return _Mapped(self, self._made(name))
+
+    def read(self, name: str) -> bytes | None:
+        file = self._names.get(name)
+        return None if file is None else bytes(file.content)
+
+    def write(self, name: str, content: bytes) -> None:
+        self.tick()
+        self._name({**self._names, name: _File(content, content)})
+
+    def rename(self, name: str, to: str) -> None:
+        self.tick()
+        names = dict(self._names)
+        names[to] = names.pop(name)
+        self._name(names)
+
+    def sync_names(self) -> None:
+        self.tick()
+        self._before = [dict(self._names)]
+
+    def path(self, name: str) -> str:
+        return name
+
+    def _made(self, name: str) -> _File:
+        if name not in self._names:
+            self._name({**self._names, name: _File()})
+        return self._names[name]
+
+    def _name(self, names: dict[str, _File]) -> None:
+        self._before.append(self._names)
+        self._names = names
+
+
+class _Appended:
+    def __init__(self, disk: VirtualDisk, file: _File) -> None:
+        self._disk, self._file = disk, file
+        self._hand = bytearray()  # still with the process
+
+    def append(self, content: Any) -> None:
+        self._disk.tick()
+        self._hand += bytes(content)
+
+    def size(self) -> int:
+        return len(self._file.content) + len(self._hand)
+
+    def read(self, at: int, size: int) -> bytes:
+        self.push()
+        return bytes(self._file.content[at : at + size])
+
+    def cut(self, size: int) -> None:
+        self._disk.tick()
+        del self._file.content[size:]
+
+    def push(self) -> None:
+        self._file.content += self._hand
+        self._hand.clear()
+
+    def sync(self) -> None:
+        self._disk.tick()
+        self._file.synced = bytes(self._file.content)
+
+    def die(self, rng: random.Random) -> None:
+        self._file.content += self._hand[: rng.randint(0, len(self._hand))]
+        self._hand.clear()
+
+    def close(self) -> None:
+        self.push()
+
+
+class _Mapped:
+    def __init__(self, disk: VirtualDisk, file: _File) -> None:
+        self._file, self.memory = file, _Memory(disk, file)
+
+    def read(self) -> bytes:
+        return bytes(self._file.content)
+
+    def grow(self, size: int) -> None:
+        self._file.content += bytes(size - len(self._file.content))
+
+    def close(self) -> None:
+        pass
+
+
+class _Memory:
+    """Assignments reach the operating system at once."""
+
+    def __init__(self, disk: VirtualDisk, file: _File) -> None:
+        self._disk, self._file = disk, file
+
+    def __len__(self) -> int:
+        return len(self._file.content)
+
+    def __setitem__(self, at: Any, content: Any) -> None:
+        self._disk.tick()
+        self._file.content[at] = content

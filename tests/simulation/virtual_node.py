@@ -1,0 +1,183 @@
+"""One node of a simulated cluster: the real run on a virtual disk, with lives that end and begin again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dpp2.algorithms.base import Broadcast, Program, Round
+from node.errors import NodeFailed
+from node.inbox import Lane
+from node.run import Keeping, NodeRun, open_run
+from tests.simulation.reference import Reference
+from tests.simulation.virtual_disk import VirtualDisk
+from tests.simulation.virtual_ledger import VirtualLedger
+
+
+class Wrong(AssertionError):
+    """Something that must never happen has happened."""
+
+
+class _Changed:
+    """A round program that computes something else."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def round(self, state: Any, k: int) -> Round:
+        honest = self._program.round(state, k)
+        message = next(honest)
+        while True:
+            mixed = yield Broadcast(message.phase, message.rows + 1.0)
+            try:
+                message = honest.send(mixed)
+            except StopIteration as done:
+                return done.value
+
+
+class VirtualNode:
+    """`run` is what a process has in memory once it is prepared; without a process `up` is False."""
+
+    def __init__(self, name: int, reference: Reference, keeping: Keeping, rng: random.Random) -> None:
+        self.name, self._reference, self._keeping = name, reference, keeping
+        self.disk, self.ledger = VirtualDisk(rng), VirtualLedger()
+        self.up, self.life, self.settled = True, 0, False
+        self.run: NodeRun | None = None
+        self.sent = 0  # rounds of which anything has ever left
+        self._journalled = 0  # the same, since the last loss of power
+        self.with_power = False  # a death in the middle of something takes the power, too
+
+    def __str__(self) -> str:
+        at = "" if self.run is None else f"@{self.run.machine.k}"
+        return f"{self.name}{at}"
+
+    @property
+    def prepared(self) -> NodeRun:
+        assert self.run is not None
+        return self.run
+
+    def prepare(self) -> None:
+        """As a call of the orchestrator does; the first one in a life opens the run."""
+        if self.run is None:
+            agents = self._reference.hosted[self.name]
+            self.run = open_run(agents, self.disk, self.ledger, self._keeping)
+            self.check_ledger()
+
+    def advance(self) -> None:
+        run = self.prepared
+        run.advance()
+        self._check_failure()
+        if run.machine.finished and not self.settled:
+            run.settle(self.ledger)
+            self.settled = True
+            self.check_ledger()
+            self._check_state(self.disk.durable())
+
+    def save(self) -> None:
+        """The disk has taken its time."""
+        self.prepared.save()
+        self.prepared.saved()
+
+    def release(self, until: int, *, last: bool) -> None:
+        self.prepared.note_released(until)
+        self.prepared.machine.release(until, last=last)
+
+    def take(self, frame: bytes, lane: Lane, sender: int) -> None:
+        if frame not in self._reference.frames[sender, self.name]:
+            raise Wrong(f"node {self.name} was sent rows by node {sender} that are not the run's")
+        self.prepared.machine.take(frame, lane)
+
+    def left(self, frames: list[bytes], receiver: int) -> None:
+        """These frames are on their way."""
+        rounds = self._reference.frames[self.name, receiver]
+        for frame in frames:
+            if frame not in rounds:
+                raise Wrong(f"node {self.name} sends node {receiver} rows that are not the run's")
+            self.sent = max(self.sent, rounds[frame] + 1)
+            self._journalled = max(self._journalled, rounds[frame] + 1)
+        self.check_ledger()
+
+    def check_ledger(self) -> None:
+        """Of every agent for which an account is kept."""
+        charged = self.ledger.charged(self._reference.run_id)
+        kept = len(self.prepared.budget.account.mechanisms) if self.sent else 0
+        if len(charged) < kept or any(rounds < self.sent for rounds in charged):
+            raise Wrong(f"node {self.name} has sent {self.sent} rounds and is charged for fewer")
+
+    def _check_failure(self) -> None:
+        if (failure := self.prepared.failure) is not None:
+            raise Wrong(f"node {self.name} has failed: {failure!r}")
+
+    # -- ends of a life ----------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Told to stop: what has been run is durable, and what was sent is settled."""
+        if (run := self.run) is not None:
+            run.machine.stop()
+            while run.ready or run.saving is not None:
+                run.advance()
+                self._check_failure()
+                if run.saving is not None:
+                    run.save()
+                    run.saved()
+            run.end()
+            run.close()
+            run.settle(self.ledger)
+            self.check_ledger()
+        self._gone(self.disk.kill)
+
+    def kill(self) -> None:
+        self._gone(self.disk.kill)
+
+    def lose_power(self) -> None:
+        self._journalled = 0
+        self._gone(self.disk.lose_power)
+
+    def come_back_changed(self) -> None:
+        """Killed, and started with other data: it must find out before it sends a round again, and differently."""
+        self.kill()
+        self.start()
+        agents = self._reference.hosted[self.name]
+        other = replace(agents, program=_Changed(agents.program))
+        run = open_run(other, self.disk, self.ledger, self._keeping)
+        if run.machine.k < self._journalled:
+            run.machine.release(run.machine.k + 1)
+            run.advance()
+            if run.machine.outbox.frames or not isinstance(run.failure, NodeFailed):
+                raise Wrong(f"node {self.name} sends other rows for round {run.machine.k} than before")
+        self.kill()
+
+    def _gone(self, disk: Callable[[], Any]) -> None:
+        disk()
+        self.up, self.run, self.settled = False, None, False
+
+    def start(self) -> None:
+        self.up, self.life = True, self.life + 1
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def check_result(self) -> None:
+        """On disk is what the embedded run computes, and charged is what was sent."""
+        reference = self._reference
+        self.disk.fuse = None
+        self.stop()
+        self._check_state(self.disk)
+        for name in reference.records:
+            if self.disk.read(f"records/{name}.f64") != reference.records_of(self.name, name):
+                raise Wrong(f"node {self.name} has other records of {name} than the embedded run")
+        charged = self.ledger.charged(reference.run_id)
+        if any(rounds != reference.rounds for rounds in charged):
+            raise Wrong(f"node {self.name} is charged for {charged} rounds and not for {reference.rounds}")
+
+    def _check_state(self, disk: VirtualDisk) -> None:
+        """A node that has finished has its last state on disk, and records of every round."""
+        reference, agents = self._reference, self._reference.hosted[self.name]
+        again = open_run(agents, disk, VirtualLedger(), self._keeping)
+        if again.machine.k != reference.rounds:
+            raise Wrong(f"node {self.name} has finished, and on disk it is in round {again.machine.k}")
+        again.close()
+        for name, array in reference.state.items():
+            if getattr(again.machine.state, name).tobytes() != array[list(agents.hosting.owned)].tobytes():
+                raise Wrong(f"node {self.name} ends with another {name} than the embedded run")

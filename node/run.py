@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpp2.arrays import Array
-from node.budget import Budget
+from dpp2.budget import RunBudget
 from node.disk import Disk, RealDisk
 from node.effects import Failed, Finished, JournalEntry, Record, SaveCheckpoint, Send
 from node.files import Checkpoints
@@ -27,9 +27,9 @@ from node.machine import HostedRun, RoundMachine
 class Ledgers(Protocol):
     """Where agents are charged: in full before the first message leaves, for what was sent when the run ends."""
 
-    def reserve(self, spender: Budget) -> None: ...
+    def reserve(self, budget: RunBudget) -> None: ...
 
-    def settle(self, spender: Budget) -> None: ...
+    def settle(self, budget: RunBudget) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def open_run(agents: HostedRun, disk: Disk, ledgers: Ledgers, keeping: Keeping) 
     """Go on where the node's own files left off, as far as its own budget goes."""
     with ExitStack() as opened:  # whatever goes wrong here, the folder is free again for the next call
         folder = opened.enter_context(closing(RunFolder(disk, agents, telemetry=keeping.telemetry)))
-        budget = Budget(agents.hosting, agents.run_id, folder.memory.rounds_begun)
+        budget = RunBudget([agents.hosting.agents], agents.run_id, folder.memory.rounds_begun)
         ledgers.reserve(budget)  # before the first message leaves
         machine = RoundMachine(
             agents, folder.memory, budget.allowance.rounds, every=keeping.every, telemetry=keeping.telemetry
@@ -57,7 +57,7 @@ def open_run(agents: HostedRun, disk: Disk, ledgers: Ledgers, keeping: Keeping) 
 class NodeRun:
     """`saving` is the checkpoint that was begun last, for whoever owns the disk's time; `failure` ends everything."""
 
-    def __init__(self, machine: RoundMachine, folder: RunFolder, budget: Budget) -> None:
+    def __init__(self, machine: RoundMachine, folder: RunFolder, budget: RunBudget) -> None:
         self.machine, self.folder, self.budget = machine, folder, budget
         self.links = {neighbour.node: Link(neighbour) for neighbour in machine.agents.neighbours}
         self.saving: SaveCheckpoint | None = None

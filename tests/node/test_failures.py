@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from dpp2 import BadInput
+from dpp2.budget import RunBudget
 from node.__main__ import _agents
-from node.budget import Budget
 from node.server import run_folder
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
@@ -105,12 +105,12 @@ async def test_a_run_that_could_not_be_prepared_can_be_prepared(
 ) -> None:
     """The folder was opened and is free again: not "in use by another node"."""
 
-    def fails(*arguments: Any) -> Budget:
+    def fails(*arguments: Any) -> RunBudget:
         raise error
 
     async with live(small(), tmp_path, one_each(4)) as nodes:
         with monkeypatch.context() as patched:
-            patched.setattr("node.run.Budget", fails)
+            patched.setattr("node.run.RunBudget", fails)
             with pytest.raises(grpc.aio.AioRpcError, match=str(error)):
                 await nodes.prepare(1)
         await nodes.prepare()

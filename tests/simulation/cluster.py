@@ -345,7 +345,7 @@ def simulate(seed: int, tell: Callable[[str], None] | None = None) -> None:
 
 
 def command(seed: int) -> str:
-    return f"PYTHONPATH=. .venv/bin/python tests/simulation/replay.py {seed}"
+    return f".venv/bin/python -m tests.simulation.replay {seed}"
 
 
 def first_failure(seeds: range) -> str:

@@ -1,4 +1,4 @@
-"""Shows one schedule, move by move: python tests/simulation/replay.py SEED."""
+"""Shows one schedule, move by move: .venv/bin/python -m tests.simulation.replay SEED."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_schedules_are_of_all_kinds() -> None:
 
 def test_a_schedule_can_be_shown_again() -> None:
     root = Path(__file__).parents[2]
-    command = [sys.executable, "tests/simulation/replay.py", "7"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root, env={"PYTHONPATH": "."})
+    command = [sys.executable, "-m", "tests.simulation.replay", "7"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[-1] == "as it should be"

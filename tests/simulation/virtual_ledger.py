@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpp2.budget import RunBudget
 from dpp2.privacy import Ledger
-from store.ledgers import LedgerFile, Spender
+from store.ledgers import LedgerFile
 
 
 class VirtualLedger(LedgerFile):
@@ -23,8 +24,8 @@ class VirtualLedger(LedgerFile):
     def _transaction(self) -> Iterator[Any]:
         yield self
 
-    def load(self, spender: Spender) -> list[Ledger]:
-        return [self._ledgers.get(fresh.agent, fresh) for fresh in spender.fresh_ledgers()]
+    def load(self, budget: RunBudget) -> list[Ledger]:
+        return [self._ledgers.get(fresh.agent, fresh) for fresh in budget.fresh_ledgers()]
 
     def settled(self, run_id: str, ledger: Ledger) -> int:
         return self._settled[ledger.agent]

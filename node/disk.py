@@ -64,7 +64,10 @@ class Disk(Protocol):
         """A whole file; None if there is none."""
 
     def write(self, name: str, content: bytes) -> None:
-        """A whole file, in place of another: atomic, its content synced, its name durable after `sync_names`."""
+        """A file and its content, synced; not atomic."""
+
+    def replace(self, name: str, content: bytes) -> None:
+        """The same, in place of another file: atomic. Its name is durable after `sync_names`."""
 
     def rename(self, name: str, to: str) -> None:
         """Atomic; durable after `sync_names`."""
@@ -82,11 +85,11 @@ class RealDisk:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._folders: set[Path] = set()  # within it, where files have been opened
+        self._around = {folder.parent}  # folders besides it whose names are yet to be synced, once
 
     def append_to(self, name: str) -> Appended:
         path = self._folder / name
-        self._folders |= {path.parent} - {self._folder}
+        self._around |= {path.parent} - {self._folder}
         return _RealAppended(path)
 
     def map(self, name: str) -> Mapped:
@@ -99,13 +102,20 @@ class RealDisk:
             return None
 
     def write(self, name: str, content: bytes) -> None:
+        with (self._folder / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def replace(self, name: str, content: bytes) -> None:
         write_whole(self._folder / name, lambda file: file.write(content))
 
     def rename(self, name: str, to: str) -> None:
         (self._folder / name).replace(self._folder / to)
 
     def sync_names(self) -> None:
-        for folder in (*self._folders, self._folder, self._folder.parent):
+        around, self._around = self._around, set()
+        for folder in (*around, self._folder):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)

@@ -42,7 +42,7 @@ class RunFolder:
 
     def note_released(self, rounds: int) -> None:
         """That many rounds may be begun, or have been when the node ends in order. Durable before anything is sent."""
-        self._disk.write(_FACTS, json.dumps(self._facts | {"released": rounds}).encode())
+        self._disk.replace(_FACTS, json.dumps(self._facts | {"released": rounds}).encode())
         self._disk.sync_names()
 
     def save(self, effect: SaveCheckpoint) -> None:

@@ -80,7 +80,7 @@ def credit_not_noted(patch: Patch) -> None:
 BUGS: dict[Callable[[Patch], None], tuple[int, str]] = {  # with the most schedules that it may take, and what is said
     no_journal: (20, "sends other rows"),
     checkpoint_before_records: (500, "is shorter than"),
-    state_before_records: (20, "is shorter than"),
+    state_before_records: (20, "is shorter than|nothing can happen any more"),
     served_too_late: (20, "nothing can happen any more|no end"),
     durable_too_early: (20, "has finished, and on disk"),
     charged_too_little: (200, "is charged for fewer"),

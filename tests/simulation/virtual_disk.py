@@ -88,8 +88,18 @@ class VirtualDisk:
         return None if file is None else bytes(file.content)
 
     def write(self, name: str, content: bytes) -> None:
+        """In three steps, after each of which it may be all over."""
         self.tick()
-        self._name({**self._names, name: _File(content, content)})
+        file = _File(content[: len(content) // 2])
+        self._name({**self._names, name: file})
+        self.tick()
+        file.content = bytearray(content)
+        self.tick()
+        file.synced = content
+
+    def replace(self, name: str, content: bytes) -> None:
+        self.write(f".{name}.part", content)
+        self.rename(f".{name}.part", name)
 
     def rename(self, name: str, to: str) -> None:
         self.tick()

@@ -1,19 +1,25 @@
-"""The only place that touches both protobuf and arrays: a frame is rows of float64, little-endian, on the wire."""
+"""The only place that touches both protobuf and arrays: a frame is rows, float64 or as the algorithm encodes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from dpp2.arrays import Array
+from dpp2.compression import RowEncoding
 from node.errors import PeerFault
 from node.fingerprints import Bytes
 from node.v1 import wire_pb2
+
+if TYPE_CHECKING:
+    from dpp2.algorithms.base import AlgorithmSection
+
+EncodingOf = Callable[[str, int], RowEncoding]  # of a phase and a sender
 
 OVERHEAD = 4096  # bytes of a frame besides its rows, generously: run, phase, senders
 _FEW = 1024  # bytes, of which looking at every eighth is faster than making an array
@@ -26,7 +32,7 @@ class Rows(NamedTuple):
     round: int
     phase: str
     senders: tuple[int, ...]
-    rows: bytes  # row after row: d finite float64 for each sender, little-endian
+    rows: bytes  # row after row, as they travel: d float64 for each sender, little-endian, or encoded
 
 
 def payload(rows: Array) -> memoryview:
@@ -39,15 +45,61 @@ def numbers(rows: bytes, dimension: int) -> Array:
     return np.frombuffer(rows, dtype="<f8").reshape(-1, dimension)
 
 
+class RowFormat:
+    """How the rows of a run travel: d float64 each, unless the algorithm declares another encoding for its rows.
+
+    The senders of an encoded row are asked one by one: who has nothing to say in a phase sends no bytes at all.
+    """
+
+    def __init__(self, phases: Sequence[str], dimension: int, encoding: EncodingOf | None = None) -> None:
+        self.phases, self.dimension, self._encoding = tuple(phases), dimension, encoding
+
+    @classmethod
+    def of(cls, section: AlgorithmSection, dimension: int) -> RowFormat:
+        return cls(section.phases, dimension, section.encoding if section.encodes else None)
+
+    @property
+    def told_dimension(self) -> int:
+        """What a frame says of d: 0 where the length of its rows tells it."""
+        return self.dimension if self._encoding else 0
+
+    def size(self, phase: str, senders: tuple[int, ...]) -> int:
+        """Bytes of one row of each of these."""
+        return 8 * self.dimension * len(senders) if self._encoding is None else sum(self._each(phase, senders))
+
+    def _each(self, phase: str, senders: tuple[int, ...]) -> list[int]:
+        assert self._encoding is not None
+        return [self._encoding(phase, sender).size(self.dimension) for sender in senders]
+
+    def pack(self, phase: str, senders: Sequence[int], rows: Array) -> Bytes:
+        """Rows as they travel."""
+        encoding = self._encoding
+        if encoding is None:
+            return payload(rows)
+        return b"".join(encoding(phase, sender).encode(row) for sender, row in zip(senders, rows, strict=True))
+
+    def unpack(self, phase: str, senders: tuple[int, ...], content: bytes) -> bytes:
+        """And back: row after row, d float64 each. ValueError if an encoded row is none."""
+        if self._encoding is None:
+            return content
+        rows, at = [], 0
+        for sender, size in zip(senders, self._each(phase, senders), strict=True):
+            rows.append(self._encoding(phase, sender).decode(content[at : at + size], self.dimension))
+            at += size
+        return bytes(payload(np.stack(rows)))
+
+
+PLAIN = RowFormat((), 0)  # for whoever writes rows of float64 and reads none
+
 # A frame is written as two messages, one after the other, which protobuf defines to be one with the fields of both:
 # what all neighbours get alike, and what is the same in every round. So neither is serialised again for every frame,
 # and a receiver who knows what is due knows every byte before the rows.
 
 
 @lru_cache(maxsize=64)
-def phase_header(run: str, round_: int, phase: str) -> bytes:
+def phase_header(run: str, round_: int, phase: str, dimension: int = 0) -> bytes:
     """How every frame of a phase begins."""
-    return bytes(wire_pb2.Frame(run=run, round=round_, phase=phase).SerializeToString())
+    return bytes(wire_pb2.Frame(run=run, round=round_, phase=phase, dimension=dimension).SerializeToString())
 
 
 @lru_cache(maxsize=1024)
@@ -57,26 +109,35 @@ def sender_header(senders: tuple[int, ...], length: int) -> bytes:
     return whole[: len(whole) - length]
 
 
-def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array) -> bytes:
+def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Array, form: RowFormat = PLAIN) -> bytes:
     """A serialised Frame. Bytes, so that one serialisation serves every link that gets the same rows."""
-    content = payload(rows)
-    return b"".join((phase_header(run, round_, phase), sender_header(tuple(senders), len(content)), content))
+    content = form.pack(phase, senders, rows)
+    header = phase_header(run, round_, phase, form.told_dimension)
+    return b"".join((header, sender_header(tuple(senders), len(content)), content))
 
 
-def decode(content: bytes, dimension: int) -> Rows:
+def decode(content: bytes, form: RowFormat) -> Rows:
     """A Frame as it came, after checking what can be checked of it by itself."""
     try:
         frame = wire_pb2.Frame.FromString(content)
     except DecodeError:
         raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
     senders, rows = tuple(frame.senders), frame.rows
-    if len(rows) != 8 * dimension * len(senders) or not senders:
-        raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {dimension} numbers")
+    if not senders or len(rows) != form.size(frame.phase, senders) or frame.dimension != form.told_dimension:
+        raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {form.dimension} numbers")
     if any(low >= high for low, high in pairwise(senders)):
         raise PeerFault("bad senders", f"{senders[:5]} are not in ascending order, each once")
-    if not finite(rows):
+    if not readable(frame.phase, senders, rows, form):
         raise PeerFault("not finite", f"round {frame.round}, phase {frame.phase!r} from {senders}")
     return Rows(frame.run, frame.round, frame.phase, senders, rows)
+
+
+def readable(phase: str, senders: tuple[int, ...], rows: bytes, form: RowFormat) -> bool:
+    """Whether rows as they travel are numbers, all of them finite."""
+    try:
+        return finite(form.unpack(phase, senders, rows))
+    except ValueError:
+        return False
 
 
 def finite(rows: Bytes) -> bool:
@@ -88,6 +149,6 @@ def finite(rows: Bytes) -> bool:
     return bool(np.isfinite(np.frombuffer(rows, dtype="<f8")).all())
 
 
-def message_limit(dimension: int, rows: int) -> int:
-    """The largest frame that an honest neighbour can send."""
-    return OVERHEAD + rows * (8 * dimension + 8)
+def message_limit(form: RowFormat, senders: tuple[int, ...]) -> int:
+    """The largest frame that an honest neighbour can send, with a row of each of these."""
+    return OVERHEAD + 8 * len(senders) + max(form.size(phase, senders) for phase in form.phases)

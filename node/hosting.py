@@ -16,6 +16,7 @@ from dpp2.algorithms.base import Private, Program
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
 from dpp2.prepared import PreparedRun
+from node.codec import RowFormat
 from node.keyring import Keyring
 from node.mixing import Mixer
 
@@ -40,6 +41,7 @@ class Hosting:
         self.agents = self.prepared.hosted(self.owned)
         self.graph, self.objective = self.prepared.graph, self.agents.objective
         self.dimension = self.objective.dimension
+        self.form = RowFormat.of(experiment.algorithm, self.dimension)
         ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
         self.foreign = sorted(ends - self._own)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node.codec import Rows, decode, finite, phase_header, sender_header
+from node.codec import RowFormat, Rows, decode, phase_header, readable, sender_header
 from node.errors import PeerFault
 from node.fingerprints import Fingerprint
 
@@ -17,13 +17,13 @@ from node.fingerprints import Fingerprint
 class Lane:
     """One stream of a neighbouring node, whose frames hold a row of each of `senders`, phase after phase."""
 
-    __slots__ = ("asked", "due", "header", "node", "rows", "senders")
+    __slots__ = ("asked", "due", "headers", "node", "senders", "sizes")
 
-    def __init__(self, node: int, senders: tuple[int, ...], dimension: int, asked: int) -> None:
+    def __init__(self, node: int, senders: tuple[int, ...], form: RowFormat, asked: int) -> None:
         self.node, self.senders = node, senders
         self.asked = self.due = asked  # the phase from which on we asked for frames; the one that comes next
-        self.rows = 8 * dimension * len(senders)  # bytes
-        self.header = sender_header(senders, self.rows)
+        self.sizes = [form.size(phase, senders) for phase in form.phases]  # bytes
+        self.headers = [sender_header(senders, size) for size in self.sizes]
 
 
 class _Phase:
@@ -45,13 +45,12 @@ class Inbox:
     def __init__(
         self,
         run: str,
-        phases: Sequence[str],
+        form: RowFormat,
         senders: Mapping[int, tuple[int, ...]],
-        dimension: int,
         ahead: int,
         fingerprint: Fingerprint,
     ) -> None:
-        self.run, self.phases, self.dimension, self.ahead = run, tuple(phases), dimension, ahead
+        self.run, self.form, self.phases, self.ahead = run, form, form.phases, ahead
         self.senders = dict(sorted(senders.items()))
         self._fingerprint = fingerprint
         self._taken: dict[int, _Phase] = {}
@@ -61,7 +60,7 @@ class Inbox:
 
     def lane(self, node: int, since: int) -> Lane:
         """For a new stream, on which the neighbour was asked for everything from round `since` on."""
-        return Lane(node, self.senders[node], self.dimension, since * len(self.phases))
+        return Lane(node, self.senders[node], self.form, since * len(self.phases))
 
     def has(self, lane: Lane, rounds: int) -> bool:
         """Whether everything of so many rounds is here from this neighbour, from the round that is being run on."""
@@ -98,19 +97,20 @@ class Inbox:
         As a rule it is the phase that is due, and then everything before the rows is known: a frame that begins with
         just these bytes holds nothing that parsing it could tell. Others are parsed.
         """
-        start = self._headers.get(lane.due) or self._open(lane.due)
-        before = len(start) + len(lane.header)
-        if len(frame) == before + lane.rows and frame.startswith(start) and frame.startswith(lane.header, len(start)):
+        start, phase = self._headers.get(lane.due) or self._open(lane.due), lane.due % len(self.phases)
+        header, size = lane.headers[phase], lane.sizes[phase]
+        before = len(start) + len(header)
+        if len(frame) == before + size and frame.startswith(start) and frame.startswith(header, len(start)):
             rows = frame[before:]
-            if finite(rows):
+            if readable(self.phases[phase], lane.senders, rows, self.form):
                 return lane.due, rows
-        arrived = decode(frame, self.dimension)
+        arrived = decode(frame, self.form)
         self._check(arrived, lane.senders)
         return len(self.phases) * arrived.round + self.phases.index(arrived.phase), arrived.rows
 
     def _open(self, n: int) -> bytes:
         round_, phase = divmod(n, len(self.phases))
-        self._headers[n] = phase_header(self.run, round_, self.phases[phase])
+        self._headers[n] = phase_header(self.run, round_, self.phases[phase], self.form.told_dimension)
         return self._headers[n]
 
     def _check(self, arrived: Rows, expected: Sequence[int]) -> None:
@@ -146,12 +146,13 @@ class Inbox:
         return {agent for agents in absent for agent in agents}
 
     def pop(self, round_: int, phase: str) -> tuple[list[bytes], list[bytes]]:
-        """The rows of a complete phase and their fingerprints, in ascending order of nodes."""
+        """The rows of a complete phase in float64, and fingerprints of what came, in ascending order of nodes."""
         taken = self._taken.get(self._count(round_, phase)) or _Phase()
         rows = [taken.rows[node] for node in self.senders]
         fingerprints = [self._fingerprint(one) for one in rows]
         taken.rows, taken.fingerprints = {}, dict(zip(self.senders, fingerprints, strict=True))
-        return rows, fingerprints
+        unpack = self.form.unpack
+        return [unpack(phase, *one) for one in zip(self.senders.values(), rows, strict=True)], fingerprints
 
     def _count(self, round_: int, phase: str) -> int:
         return len(self.phases) * round_ + self.phases.index(phase)

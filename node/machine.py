@@ -116,7 +116,7 @@ class RoundMachine:
         senders = {neighbour.node: neighbour.theirs for neighbour in agents.neighbours}
         # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
         ahead = 2 * every + 2
-        return Inbox(agents.run_id, agents.phases, senders, agents.hosting.dimension, ahead, agents.fingerprint)
+        return Inbox(agents.run_id, agents.hosting.form, senders, ahead, agents.fingerprint)
 
     # -- how it stands -----------------------------------------------------------------------------------------
 

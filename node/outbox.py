@@ -19,7 +19,7 @@ class Outbox:
     """Frames of the rows of one node. Neighbours that get the same rows share one frame."""
 
     def __init__(self, run_id: str, hosting: Hosting, neighbours: Sequence[Neighbour]) -> None:
-        self._run_id = run_id
+        self._run_id, self._form = run_id, hosting.form
         self._ours = {neighbour.node: neighbour.ours for neighbour in neighbours}
         self._where = {ours: _places(hosting.owned, ours) for ours in self._ours.values()}
         self._alike = {
@@ -31,7 +31,7 @@ class Outbox:
     def send(self, k: int, phase: str, rows: Array, effects: list[Effect]) -> None:
         self.sent[phase] = rows
         for ours, nodes in self._alike.items():
-            frame = encode(self._run_id, k, phase, ours, rows[self._where[ours]])
+            frame = encode(self._run_id, k, phase, ours, rows[self._where[ours]], self._form)
             effects.append(Send(nodes, k, frame))
             self.frames += len(nodes)
             self.bytes += len(nodes) * len(frame)
@@ -39,7 +39,7 @@ class Outbox:
     def frame(self, node: int, k: int, phase: str, rows: Array) -> bytes:
         """For one neighbour, again; of the rows of all hosted agents it gets those of its own neighbours."""
         ours = self._ours[node]
-        return encode(self._run_id, k, phase, ours, rows[self._where[ours]])
+        return encode(self._run_id, k, phase, ours, rows[self._where[ours]], self._form)
 
 
 def _places(owned: Sequence[int], ours: Sequence[int]) -> slice | NDArray[np.intp]:

@@ -22,7 +22,7 @@ _SAID_AS_THEY_ARE = (NodeFailed, BadInput, OSError)  # their sentence is enough
 
 def largest_frame(hosting: Hosting) -> int:
     """What an honest neighbour can send at most: a row of every agent that has a neighbour here."""
-    return message_limit(hosting.dimension, max(1, len(hosting.foreign)))
+    return message_limit(hosting.form, tuple(hosting.foreign))
 
 
 class Shell:

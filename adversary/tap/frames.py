@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from adversary.tap.public import Public
 from dpp2.arrays import Array
+from node.codec import readable
 from node.v1 import wire_pb2
 
 Where = tuple[str, int]  # (phase, round)
@@ -19,7 +20,7 @@ Where = tuple[str, int]  # (phase, round)
 
 @dataclass(frozen=True)
 class HeardFrame:
-    """One frame between nodes: what its senders broadcast in one phase of one round, each row as its bytes."""
+    """One frame between nodes: what its senders broadcast in one phase of one round, each row as d float64."""
 
     run: str
     round: int
@@ -29,21 +30,20 @@ class HeardFrame:
 
 
 def read_frame(message: bytes, public: Public) -> HeardFrame | None:
-    """A message between nodes of this network, or None if it is anything else.
-
-    The dimension is not asked for: a frame tells it by its own length.
-    """
+    """A message between nodes of this network, or None if it is anything else. A frame itself tells the dimension."""
     try:
         frame = wire_pb2.Frame.FromString(message)
     except DecodeError:
         return None
     senders, content = tuple(frame.senders), frame.rows
-    if not content or not _possible(senders, public) or len(content) % (8 * len(senders)):
+    if frame.phase not in public.phases or not _possible(senders, public):
         return None
-    if frame.phase not in public.phases or not np.isfinite(np.frombuffer(content, dtype="<f8")).all():
+    form = public.form(content, frame.dimension, len(senders))
+    wrong = not form.dimension or frame.dimension != form.told_dimension
+    if wrong or len(content) != form.size(frame.phase, senders) or not readable(frame.phase, senders, content, form):
         return None
-    width = len(content) // len(senders)
-    rows = tuple(content[at : at + width] for at in range(0, len(content), width))
+    numbers, width = form.unpack(frame.phase, senders, content), 8 * form.dimension
+    rows = tuple(numbers[at : at + width] for at in range(0, len(numbers), width))
     return HeardFrame(frame.run, frame.round, frame.phase, senders, rows)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from dpp2.weights import weight_matrix
+from node.codec import RowFormat
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +21,7 @@ class Public:
 
     P: Array
     edges: frozenset[tuple[int, int]]  # both directions of each
-    phases: tuple[str, ...]
+    algorithm: AlgorithmSection  # without its secrets
     rounds: int
     addresses: Mapping[int, str]  # of every agent; agents with one address are hosted by one node
     links: Mapping[tuple[int, int], str]  # addresses that stand for one link alone
@@ -35,11 +37,19 @@ class Public:
             raise BadInput("--cluster", len(addresses), f"the addresses of all {graph.agents} agents of the experiment")
         P: Array = weight_matrix(graph, network.weights).toarray()
         edges = frozenset((a, b) for i, j in graph.edges.tolist() for a, b in ((i, j), (j, i)))
-        return cls(P, edges, tuple(experiment.algorithm.phases), experiment.run.rounds, addresses, links or {})
+        return cls(P, edges, experiment.algorithm.public(), experiment.run.rounds, addresses, links or {})
 
     @property
     def agents(self) -> int:
         return len(self.P)
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return self.algorithm.phases
+
+    def form(self, content: bytes, told: int, senders: int) -> RowFormat:
+        """How the rows of a frame travel. Encoded ones tell their dimension, others by their own length."""
+        return RowFormat.of(self.algorithm, told if self.algorithm.encodes else len(content) // (8 * senders))
 
     @cached_property
     def node_of_agent(self) -> dict[int, int]:

@@ -185,6 +185,11 @@ class AlgorithmSection(Section):
         """Sufficient conditions for convergence with M̄ = `smoothness`; none where none are known."""
         return []
 
+    @property
+    def encodes(self) -> bool:
+        """Whether some row travels as anything but float64."""
+        return type(self).encoding is not AlgorithmSection.encoding
+
     def encoding(self, phase: str, agent: int) -> RowEncoding:
         """How one agent's row travels in a phase: decoding gives back, bit for bit, every row that is broadcast."""
         return EVERYTHING

@@ -7,18 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Frame(_message.Message):
-    __slots__ = ("run", "round", "phase", "senders", "rows")
+    __slots__ = ("run", "round", "phase", "senders", "rows", "dimension")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SENDERS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
     run: str
     round: int
     phase: str
     senders: _containers.RepeatedScalarFieldContainer[int]
     rows: bytes
-    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ...) -> None: ...
+    dimension: int
+    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ..., dimension: _Optional[int] = ...) -> None: ...
 
 class PrepareRequest(_message.Message):
     __slots__ = ("run", "digest")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from node.codec import decode, encode, finite, message_limit, numbers
+from node.codec import RowFormat, decode, encode, finite, message_limit, numbers
 from node.errors import STATUS, PeerFault
 from node.fingerprints import fingerprinting
 from node.inbox import Inbox, Lane
@@ -19,6 +19,7 @@ from node.v1 import wire_pb2
 
 D = 3
 PHASES = ("y", "z")
+FORM = RowFormat(PHASES, D)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -33,8 +34,8 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 def test_a_frame_survives_the_wire(senders: list[int], round_: int, data: st.DataObject) -> None:
     rows = data.draw(arrays(np.float64, (len(senders), D), elements=FINITE))
     sent = encode("run", round_, "y", senders, rows)
-    assert len(sent) <= message_limit(D, len(senders))
-    back = decode(sent, D)
+    assert len(sent) <= message_limit(FORM, tuple(senders))
+    back = decode(sent, FORM)
     assert (back.run, back.round, back.phase, back.senders) == ("run", round_, "y", tuple(senders))
     assert back.rows == rows.tobytes()
     np.testing.assert_array_equal(numbers(back.rows, D), rows)
@@ -84,7 +85,7 @@ def test_other_byte_orders_leave_as_little_endian() -> None:
 def test_frames_that_are_wrong_by_themselves(kind: str, senders: list[int], rows: bytes) -> None:
     frame = wire_pb2.Frame(run="run", round=1, phase="y", senders=senders, rows=rows)
     with pytest.raises(PeerFault) as fault:
-        decode(frame.SerializeToString(), D)
+        decode(frame.SerializeToString(), FORM)
     assert fault.value.kind == kind
     assert fault.value.status == STATUS[kind]
 
@@ -92,7 +93,7 @@ def test_frames_that_are_wrong_by_themselves(kind: str, senders: list[int], rows
 @given(st.binary(max_size=60))
 def test_whatever_bytes_come_are_a_fault(content: bytes) -> None:
     with pytest.raises(PeerFault):
-        decode(content, D)
+        decode(content, FORM)
 
 
 # --- inbox ----------------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ class Stage:
 
     def __init__(self, senders: dict[int, tuple[int, ...]] | None = None, d: int = D) -> None:
         self.d = d
-        self.box = Inbox("run", PHASES, senders or {7: (7,), 2: (2,), 5: (5,)}, d, 4, FINGERPRINT)
+        self.box = Inbox("run", RowFormat(PHASES, d), senders or {7: (7,), 2: (2,), 5: (5,)}, 4, FINGERPRINT)
         self.lanes = {node: self.box.lane(node, 0) for node in self.box.senders}
 
     def row(self, sender: int, value: float = 1.0) -> Any:
@@ -286,7 +287,7 @@ def test_enough_in_hand_means_that_nothing_is_missing() -> None:
 
 
 def test_nobody_to_wait_for() -> None:
-    box = Inbox("run", PHASES, {}, D, 1, FINGERPRINT)
+    box = Inbox("run", FORM, {}, 1, FINGERPRINT)
     assert box.complete(0, "y")
     assert box.missing(0, "y") == set()
     assert box.pop(0, "y") == ([], [])

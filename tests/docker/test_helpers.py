@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from node.disk import RealDisk
 from node.files import Journal
 from tests.docker.containers import rounds_of
 
@@ -12,9 +13,9 @@ def test_rounds_are_counted_from_the_journal_of_a_node_that_is_running(tmp_path:
     folder = tmp_path / "runs" / "0123"
     folder.mkdir(parents=True)
     assert rounds_of(tmp_path) == 0
-    journal = Journal(folder / "journal.bin", ["y", "z"])
+    journal = Journal(RealDisk(folder), phases=2)
     for round_ in range(3):
-        for phase in ("y", "z")[: 1 if round_ == 2 else 2]:  # z of the last round has not left
-            journal.check(round_, phase, [], b"a row")
+        for phase in (1, 2)[: 1 if round_ == 2 else 2]:  # the second of the last round has not left
+            journal.append(round_, phase, bytes(32))
     assert rounds_of(tmp_path) == 2
     journal.close()

@@ -68,7 +68,7 @@ class Live:
             write_key(self.folder / "eta.key", secrets.eta)
             for node, group in self.groups.items():
                 for agent in group:
-                    write_key(self.folder / f"node-{node}" / f"agent-{agent}.key", secrets.agent)
+                    write_key(self.folder / f"node-{node}" / f"agent-{agent}.key", secrets.agent_keys([agent])[0])
         for node in self.groups:
             await self.start_one(node)
         addresses = {agent: f"127.0.0.1:{self.ports[node]}" for node, group in self.groups.items() for agent in group}
@@ -164,7 +164,8 @@ def assert_same_run(nodes: Live) -> None:
     assert embedded.x.tobytes() == merged.x.tobytes()
     for ours, theirs in ((embedded.observation, merged.observation), (embedded.truth, merged.truth)):
         assert (ours is None) == (theirs is None)
-        for name in ours or ():
-            assert ours[name].tobytes() == theirs[name].tobytes(), name
+        if ours is not None and theirs is not None:
+            for name in ours:
+                assert ours[name].tobytes() == theirs[name].tobytes(), name
     for name in embedded.metrics:
         np.testing.assert_array_equal(embedded.metrics[name], merged.metrics[name], err_msg=name)

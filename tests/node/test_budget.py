@@ -79,8 +79,8 @@ async def test_a_node_stops_before_its_budget_whatever_is_released(groups: list[
             shell = nodes.nodes[node].shell
             assert shell is not None
             assert shell.machine.rounds_begun == WITHIN
-        for node, group in nodes.groups.items():  # settled by the end of the run, not by that of the process
-            assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))] * len(group)
+        for node, agents in nodes.groups.items():  # settled by the end of the run, not by that of the process
+            assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))] * len(agents)
     nodes.simulation.budget.allow(nodes.simulation.budget.fresh_ledgers())
     assert nodes.simulation.remaining == WITHIN
     assert_same_run(nodes)
@@ -237,7 +237,9 @@ async def test_a_loss_of_power_takes_the_journal_and_no_charge(tmp_path: Path) -
 async def test_runs_on_the_same_data_add_up(tmp_path: Path) -> None:
     for runs, damping in enumerate((0.0, 1.0, 2.0), start=1):
         nodes = await networked(small(algorithm__damping=damping), tmp_path, one_each(4))
-        assert charged(nodes, 0) == [(runs, pytest.approx(runs * (epsilon(nodes.simulation, 12) or 0), rel=1e-12))]
+        ((counted, spent),) = charged(nodes, 0)
+        assert counted == runs
+        assert spent == pytest.approx(runs * (epsilon(nodes.simulation, 12) or 0), rel=1e-12)
     other = await networked(small(problem__seed=7), tmp_path, one_each(4))
     totals = LedgerFile(tmp_path / "node-0" / "ledger.sqlite").totals()
     assert sorted(total.runs for total in totals) == [1, 3]

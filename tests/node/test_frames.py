@@ -297,7 +297,8 @@ def test_nobody_to_wait_for() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 12), st.sampled_from("yzq"), st.integers(0, 1))))
 def test_whatever_comes_first_stays(frames: list[tuple[int, int, str, int]]) -> None:
     """Against a dictionary: a row is stored once, and never replaced."""
-    stage, model = Stage(), {}
+    stage = Stage()
+    model: dict[tuple[int, str, int], int] = {}
     for sender, k, phase, value in frames:
         before = stage.state()
         try:

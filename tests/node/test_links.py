@@ -199,7 +199,8 @@ async def test_a_node_whose_writer_dies_is_dialled_again(tmp_path: Path, monkeyp
         await killed(nodes, 1)
         await nodes.start_one(1)
         records = nodes.nodes[0].shell.run.folder.records  # type: ignore[union-attr]
-        read, failed = records.read, []
+        read = records.read
+        failed: list[int] = []
 
         def fails_once(name: str, round_: int) -> Any:
             if not failed:
@@ -412,6 +413,6 @@ async def test_all_at_their_older_checkpoints(tmp_path: Path) -> None:
         await nodes.prepare()
         assert {node.shell.machine.k for node in nodes.nodes.values() if node.shell} == {10}
         await nodes.finish()
-        for node in nodes.nodes.values():
-            assert not set(node.refusals.counts) - {"not prepared"}
+        for one in nodes.nodes.values():
+            assert not set(one.refusals.counts) - {"not prepared"}
     assert_same_run(nodes)

@@ -20,7 +20,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from node.codec import encode
 from node.errors import STATUS, NodeFailed
-from node.peers import EXCHANGE, largest_frame
+from node.peers import EXCHANGE
+from node.shell import largest_frame
 from node.v1 import wire_pb2, wire_pb2_grpc
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
@@ -56,8 +57,8 @@ def sent(nodes: Live, round_: int = 10, phase: str = "y") -> bytes:
 
 def frame(nodes: Live, **changes: Any) -> bytes:
     """The same, with changes."""
-    whole = {"run": nodes.run_id, "round": 10, "phase": "y", "senders": [1], "rows": np.ones(3).tobytes()} | changes
-    return bytes(wire_pb2.Frame(**whole).SerializeToString())
+    whole: dict[str, Any] = {"run": nodes.run_id, "round": 10, "phase": "y", "senders": [1]}
+    return bytes(wire_pb2.Frame(**whole | {"rows": np.ones(3).tobytes()} | changes).SerializeToString())
 
 
 async def say(nodes: Live, said: tuple[tuple[str, str], ...], *frames: bytes) -> grpc.StatusCode:
@@ -67,7 +68,7 @@ async def say(nodes: Live, said: tuple[tuple[str, str], ...], *frames: bytes) ->
 
 
 async def exchange(channel: grpc.aio.Channel, said: tuple[tuple[str, str], ...], *frames: bytes) -> grpc.StatusCode:
-    call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)  # type: ignore[operator]
+    call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)
     try:
         for one in frames:
             await call.write(one)
@@ -204,7 +205,8 @@ def harmless(nodes: Live, content: bytes) -> bool:
 
 def fuzzed(nodes: Live, rng: random.Random, count: int) -> list[bytes]:
     """Mostly honest frames with a few bytes changed, and noise."""
-    whole, found = [sent(nodes, k, phase) for k in (9, 10) for phase in ("y", "z")], []
+    whole = [sent(nodes, k, phase) for k in (9, 10) for phase in ("y", "z")]
+    found: list[bytes] = []
     while len(found) < count:
         one = mutated(rng, rng.choice(whole)) if rng.random() < 0.75 else rng.randbytes(rng.randint(0, 99))
         if harmless(nodes, one):
@@ -300,7 +302,7 @@ async def test_control_calls_for_something_else(nodes: Live) -> None:
             ("wrong run", lambda: control.Watch(wire_pb2.WatchRequest(run=another)).read()),
         ):
             counted = refused[kind]
-            code, details = await refusal(call())
+            code, details = await refusal(call())  # type: ignore[no-untyped-call]
             assert code == STATUS[kind] == grpc.StatusCode.FAILED_PRECONDITION
             assert details.startswith(kind)
             assert refused[kind] == counted + 1
@@ -370,7 +372,7 @@ def foreign_client(port: int, run: str) -> dict[str, Any]:
         def call(service: str, method: str, **values: Any) -> Any:
             found = pool.FindServiceByName(service).FindMethodByName(method)
             answer = message_factory.GetMessageClass(found.output_type)
-            ask = channel.unary_unary(
+            ask: Any = channel.unary_unary(
                 f"/{service}/{method}",
                 request_serializer=lambda request: request.SerializeToString(),
                 response_deserializer=answer.FromString,

@@ -126,7 +126,7 @@ async def answers(channel: grpc.aio.Channel) -> grpc.StatusCode:
             lambda: control.Stop(wire_pb2.StopRequest(run="0"), timeout=SECONDS),
         ):
             try:
-                await call()
+                await call()  # type: ignore[no-untyped-call]
                 ends.append(grpc.StatusCode.OK)
             except grpc.aio.AioRpcError as error:
                 ends.append(error.code())
@@ -172,7 +172,7 @@ async def opened(channel: grpc.aio.Channel, nodes: Live, agents: str, *frames: b
     need = 0 if victim is None else victim.machine.k
     said = (("dpp2-run", nodes.run_id), ("dpp2-agents", agents), ("dpp2-need", str(need)))
     async with channel:
-        call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)  # type: ignore[operator]
+        call: Any = channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)
         try:
             for one in frames:
                 await call.write(one)

@@ -15,7 +15,7 @@ from node.inbox import Lane
 from node.links import Outgoing
 
 if TYPE_CHECKING:
-    from virtual_node import VirtualNode
+    from tests.simulation.virtual_node import VirtualNode
 
 IN_FLIGHT = 5  # frames that a stream holds; a writer that has more waits
 

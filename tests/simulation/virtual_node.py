@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from dpp2.algorithms.base import Broadcast, Program, Round
+from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from node.errors import NodeFailed
 from node.inbox import Lane
 from node.run import Keeping, NodeRun, open_run
@@ -34,7 +34,8 @@ class _Changed:
             try:
                 message = honest.send(mixed)
             except StopIteration as done:
-                return done.value
+                value: tuple[Any, Private] = done.value
+                return value
 
 
 class VirtualNode:
@@ -140,7 +141,7 @@ class VirtualNode:
         self.kill()
         self.start()
         agents = self._reference.hosted[self.name]
-        other = replace(agents, program=_Changed(agents.program))
+        other = replace(agents, program=cast(Program, _Changed(agents.program)))
         run = open_run(other, self.disk, self.ledger, self._keeping)
         if run.machine.k < self._journalled:
             run.machine.release(run.machine.k + 1)

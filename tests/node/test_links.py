@@ -298,7 +298,7 @@ async def test_a_stream_that_waits_unread_and_is_dead_is_dialled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """0 has enough of 1 in hand and waits for 2; 1 dies, comes back behind 0, and needs what 0 has on record."""
-    monkeypatch.setattr("live.EVERY", 20)
+    monkeypatch.setattr("tests.node.live.EVERY", 20)
     monkeypatch.setattr("node.links.ROOM_SECONDS", 0.5)
     async with live(small(run__rounds=40, network__agents=3), tmp_path, one_each(3)) as nodes:
         await nodes.prepare()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpp2 import keys as keyed
 from dpp2.errors import BadInput
+from store.modes import check_private
 
 _SIZE = 32
 
@@ -58,8 +59,7 @@ def _read(path: Path, field: str) -> bytes:
         raise BadInput(field, str(path), f"a readable key file ({error.strerror})") from None
     except UnicodeDecodeError:
         raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal") from None
-    if mode & 0o077:
-        raise BadInput(field, str(path), "a file that only its owner can read (mode 0600 or 0400)")
+    check_private(field, path, mode)
     try:
         key = bytes.fromhex(text.strip())
     except ValueError:

@@ -29,10 +29,15 @@ def challenge() -> bytes:
 
 
 def prove(identity: Identity, metadata: Mapping[str, Any], dialler: bytes) -> Metadata:
-    """What a listener answers to the challenge in a dialler's metadata; `dialler`: the certificate that TLS showed."""
+    """What a listener answers to the challenge in a dialler's metadata; `dialler`: the certificate that TLS showed.
+
+    Whoever asks for no proof gets none: it is the dialler who is protected by it.
+    """
     from cryptography.hazmat.primitives import serialization
 
     asked = metadata.get(CHALLENGE)
+    if asked is None:
+        return ()
     if not isinstance(asked, bytes) or len(asked) != _SIZE:
         raise PeerFault("bad metadata", f"{CHALLENGE} must be {_SIZE} bytes")
     key: Any = serialization.load_pem_private_key(identity.key, password=None)

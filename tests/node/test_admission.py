@@ -225,7 +225,12 @@ def test_no_other_proof_holds(folder: Path, tmp_path: Path) -> None:
         assert refused(lambda answer=answer: proven(dialler, answer, asked, agent_name(1))) == "impostor", name
 
 
-@pytest.mark.parametrize("metadata", [{}, {CHALLENGE: b"short"}, {CHALLENGE: "x" * 32}])
+def test_whoever_asks_for_no_proof_gets_none(folder: Path) -> None:
+    listener = Identity.load(folder / "node-1", [])
+    assert prove(listener, {}, listener.certificate) == ()
+
+
+@pytest.mark.parametrize("metadata", [{CHALLENGE: b""}, {CHALLENGE: b"short"}, {CHALLENGE: "x" * 32}])
 def test_a_bad_challenge_is_the_peers_fault(metadata: dict[str, Any], folder: Path) -> None:
     listener = Identity.load(folder / "node-1", [])
     with pytest.raises(PeerFault, match="bad metadata"):

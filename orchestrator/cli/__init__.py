@@ -12,7 +12,7 @@ import sys
 from typer.exceptions import TyperException
 
 from dpp2 import BadInput
-from orchestrator.cli import audit, bench, cluster, compare, compose, plan, privacy, reproduce, run, tap
+from orchestrator.cli import audit, bench, certs, cluster, compare, compose, plan, privacy, reproduce, run, tap
 from orchestrator.cli.app import app
 from orchestrator.output import errors
 from orchestrator.runner import Interrupted, RunFailed
@@ -21,6 +21,7 @@ __all__ = [
     "app",
     "audit",
     "bench",
+    "certs",
     "cluster",
     "compare",
     "compose",

@@ -1,4 +1,4 @@
-"""`dpp2 certs`, `dpp2 node`, `dpp2 orchestrate` and `dpp2 collect`: the pieces of a run over several machines."""
+"""`dpp2 node`, `dpp2 orchestrate` and `dpp2 collect`: the pieces of a run over several machines."""
 
 from __future__ import annotations
 
@@ -16,49 +16,6 @@ ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
 ]
 ExperimentFile = Annotated[Path, typer.Option("--experiment", metavar="FILE", help="The experiment (TOML).")]
-
-
-@app.command()
-def certs(
-    cluster: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="cluster.toml: one certificate for each of its nodes.")
-    ] = None,
-    agents: Annotated[
-        int | None, typer.Option(metavar="N", help="Instead of a cluster: agents 0 … N−1, a node each.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to; what is there already is kept.")] = Path("certs"),
-    days: Annotated[int, typer.Option(metavar="N", help="How long they are valid.")] = 365,
-    json: Json = False,
-) -> None:
-    """Make an authority and a certificate for every node, for the orchestrator and for probes.
-
-    Each folder below DIR goes to its participant as it is. Keep ca.key to yourself: whoever has it can be anybody.
-
-    Examples:
-
-        dpp2 certs --cluster cluster.toml --out certs
-
-        dpp2 certs --agents 6
-    """
-    from node.cluster import Cluster
-    from orchestrator.certs import make
-
-    if (cluster is None) == (agents is None):
-        raise BadInput("--cluster", str(cluster), "either a cluster.toml or --agents N")
-    if agents is not None and not 0 < agents <= 10_000:
-        raise BadInput("--agents", agents, "a whole number from 1 to 10,000")
-    if not 0 < days <= 3650:
-        raise BadInput("--days", days, "a whole number from 1 to 3650")
-    if cluster is None:
-        nodes = [(agent,) for agent in range(agents or 0)]
-    else:
-        loaded = Cluster.load(cluster)
-        nodes = [loaded.agents_of_node(node) for node in loaded.nodes()]  # type: ignore[misc]
-    made = make(out, nodes, days)
-    if json:
-        print_json({"authority": str(out / "ca.pem"), "made": [str(path) for path in made]})
-    else:
-        console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")
 
 
 @app.command(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpp2 import BadInput, Experiment
+from dpp2 import BadInput
 from dpp2.errors import UnknownName
 from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import errors, print_json
@@ -28,11 +29,13 @@ def compose(
     override: Annotated[
         str | None, typer.Option(metavar="KIND", help="Print what goes over it instead: tls, damping or sniffer.")
     ] = None,
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Print a Kubernetes manifest instead.")] = False,
     json: Json = False,
 ) -> None:
     """Print a Compose file for agents, orchestrator, eavesdropper and audit, and write the files that they share.
 
-    The keys and the data that it names are made by `make keys AGENTS=N`.
+    The keys and the data that it names are made by `make keys AGENTS=N`. The experiment has a budget for four runs;
+    `--set privacy.budget=…` names another.
 
     Examples:
 
@@ -41,43 +44,64 @@ def compose(
         dpp2 compose --agents 20 --topology ring --override tls > ring-20-tls.yml
 
         docker-compose -f ring-20.yml -f ring-20-tls.yml up
+
+        dpp2 compose --agents 20 --topology ring --kubernetes > ring-20-kubernetes.yml
     """
-    from orchestrator.compose import OVERRIDES, Deployment
+    from orchestrator.compose import OVERRIDES
 
     if not 2 <= agents <= _MOST:
         raise BadInput("--agents", agents, f"a whole number from 2 to {_MOST:,}")
     if override is not None and override not in OVERRIDES:
         raise UnknownName("--override", override, override, list(OVERRIDES))
-    folder = files or Path("deploy") / f"{topology}-{agents}"
-    deployment = Deployment(
-        experiment=_experiment(agents, topology, overrides or []),
-        damped=_experiment(agents, topology, [*(overrides or []), "algorithm.damping=1"]),
-        folder=str(folder) if folder.is_absolute() else f"./{folder}",
-        written_by=" ".join(["dpp2 compose", f"--agents {agents}", f"--topology {topology}", *_said(overrides, files)]),
-    )
-    for name, content in deployment.files().items():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / name, content)
-    text = deployment.base() if override is None else OVERRIDES[override](deployment)
-    if json:
-        print_json({"compose": text, "files": [str(folder / name) for name in deployment.files()]})
+    if kubernetes and (override is not None or files is not None):
+        raise BadInput("--kubernetes", True, "neither --override nor --files beside it: a manifest is whole")
+    network = _Network(agents, topology, overrides or [])
+    written: list[Path] = []
+    if kubernetes:
+        text = network.manifest()
     else:
-        typer.echo(text, nl=False)
-        errors.print(f"written: {', '.join(deployment.files())} in {folder}")
+        text, written = network.compose(files or Path("deploy") / f"{topology}-{agents}", override, named=bool(files))
+    if json:
+        print_json({"kubernetes" if kubernetes else "compose": text, "files": [str(path) for path in written]})
+        return
+    typer.echo(text, nl=False)
+    if written:
+        errors.print(f"written: {', '.join(path.name for path in written)} in {written[0].parent}")
 
 
-def _experiment(agents: int, topology: str, overrides: list[str]) -> Experiment:
-    """The paper's algorithm on data that each agent brings along, with secrets from the operating system."""
-    ours = {
-        "run.seed": "os",
-        "run.transport": "grpc",
-        "network.topology": topology,
-        "network.agents": agents,
-        "problem.name": "file",
-        "problem.path": "/run/secrets",
-    }
-    return Experiment.load(None, [*(f"{name}={value}" for name, value in ours.items()), *overrides]).resolve()
+@dataclass(frozen=True)
+class _Network:
+    """What was asked for."""
 
+    agents: int
+    topology: str
+    overrides: list[str]
 
-def _said(overrides: list[str] | None, files: Path | None) -> list[str]:
-    return [*(f"--set {one}" for one in overrides or []), *([f"--files {files}"] if files else [])]
+    def manifest(self) -> str:
+        from orchestrator.demonstration import Demonstration
+        from orchestrator.kubernetes import SECRETS, Manifest
+
+        overrides = [f"problem.path={SECRETS}", "run.telemetry=none", *self.overrides]
+        return Manifest(Demonstration.of(self.agents, self.topology, overrides), self._said("--kubernetes")).text()
+
+    def compose(self, folder: Path, override: str | None, *, named: bool) -> tuple[str, list[Path]]:
+        """The text, and the files that were written into `folder`; `named`: somebody chose that folder."""
+        from orchestrator.compose import OVERRIDES, Deployment
+        from orchestrator.demonstration import Demonstration
+
+        deployment = Deployment(
+            shown=Demonstration.of(self.agents, self.topology, self.overrides),
+            damped=Demonstration.of(self.agents, self.topology, [*self.overrides, "algorithm.damping=1"]),
+            folder=str(folder) if folder.is_absolute() else f"./{folder}",
+            written_by=self._said(*([f"--files {folder}"] if named else [])),
+        )
+        for name, content in deployment.files().items():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / name, content)
+        text = deployment.base() if override is None else OVERRIDES[override](deployment)
+        return text, [folder / name for name in deployment.files()]
+
+    def _said(self, *more: str) -> str:
+        """The command line, for the first line of what is written."""
+        sets = [f"--set {one}" for one in self.overrides]
+        return " ".join(["dpp2 compose", f"--agents {self.agents}", f"--topology {self.topology}", *sets, *more])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,20 +23,22 @@ from dpp2.algorithms.base import AlgorithmSection, NoiseSection
 from dpp2.errors import BadInput, UnknownName
 from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
-from dpp2.schema import Section, parse_kind, parse_section
+from dpp2.schema import Registry, Section, Table, parse_kind, parse_section
 from dpp2.topology import TOPOLOGIES, NetworkSection
 
-Tables = dict[str, dict[str, Any]]
+Tables = dict[str, Table]
 
-# Keys that name a file: relative to the experiment file that holds them, or to the working directory.
-_PATHS = (("network", "path"), ("problem", "path"), ("run", "start"))
-_NO_PATH = (None, "", "normal", "zero")
+# Sections that come in kinds, with the key that picks one.
+_KINDS: Mapping[str, tuple[str, Registry[Any]]] = {"network": ("topology", TOPOLOGIES), "problem": ("name", PROBLEMS)}
+_NO_FILE = ("normal", "zero")  # starting points that are drawn or nothing
 # Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
 _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
 
 
 class RunSection(Section):
     """`[run]`"""
+
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"start": _NO_FILE}
 
     rounds: int = Field(500, ge=1, le=10**7, description="a whole number from 1 to 10,000,000")
     seed: int | Literal["os"] = Field(
@@ -71,16 +73,8 @@ class Experiment:
         Overrides are "section.key=value" strings, the value being TOML or a bare word, or a mapping
         {"section.key": value}.
         """
-        tables = {} if path is None else _read(Path(path))
-        pairs = overrides.items() if isinstance(overrides, Mapping) else map(_parse_override, overrides)
-        for name, value in pairs:
-            section, dot, key = name.partition(".")
-            if not dot or not key:
-                raise BadInput("--set", name, "section.key=value")
-            table = tables.setdefault(section, {})
-            if isinstance(table, dict):  # otherwise the file says `run = 3`, which `parse` refuses
-                table[key] = value
-        return cls.parse(tables)
+        given = _tabled(overrides)
+        return cls.parse(given if path is None else _over(_read(Path(path)), given, Path(path).parent))
 
     @classmethod
     def parse(cls, tables: Mapping[str, Any]) -> Experiment:
@@ -116,6 +110,17 @@ class Experiment:
             problem = problem.updated(seed=self.run.seed if isinstance(self.run.seed, int) else 1)
         return replace(self, network=network, problem=problem.resolve(network.agents))
 
+    def setting(self, name: str) -> Any:
+        """A setting by the name that an override would give it, such as "noise.u_e"."""
+        section, _, key = name.partition(".")
+        return getattr(getattr(self, section), key)
+
+    def with_setting(self, name: str, value: Any) -> Experiment:
+        """A copy with this setting changed."""
+        section, _, key = name.partition(".")
+        changed: Any = getattr(self, section).updated(**{key: value})
+        return replace(self, **{section: changed})
+
     def tables(self) -> Tables:
         """The experiment as TOML tables."""
         return {field.name: getattr(self, field.name).table() for field in fields(self)}
@@ -129,17 +134,14 @@ class Experiment:
         tables = {field.name: getattr(self, field.name).digest_table() for field in fields(self)}
         for key in _NOT_IN_DIGEST:
             del tables["run"][key]
-        if self.run.start not in ("normal", "zero"):
+        if self.run.start not in _NO_FILE:
             tables["run"]["start"] = hashlib.sha256(_start_bytes(self.run.start)).hexdigest()
         return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
 
     def to_toml(self) -> str:
         """A file that `load` reads back, wherever it is put: what it names, it names by absolute paths."""
-        tables = self.tables()
-        for section, key in _PATHS:
-            value = tables[section].get(key)
-            if value not in _NO_PATH:
-                tables[section][key] = str(Path(value).absolute())
+        sections = {field.name: getattr(self, field.name) for field in fields(self)}
+        tables = {name: one.with_paths(one.table(), _absolute) for name, one in sections.items()}
         return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in tables.items())
 
 
@@ -162,12 +164,44 @@ def _read(path: Path) -> Tables:
         raise BadInput("FILE", str(path), f"valid TOML ({error})") from None
     if not tables:
         raise BadInput("FILE", str(path), "at least one section; without any FILE the paper's experiment is run")
-    for section, key in _PATHS:
-        table = tables.get(section)
-        value = table.get(key) if isinstance(table, dict) else None
-        if isinstance(table, dict) and isinstance(value, str) and value not in _NO_PATH:
-            table[key] = str(path.parent / value)
     return tables
+
+
+def _tabled(overrides: Iterable[str] | Mapping[str, Any]) -> Tables:
+    """Overrides as tables."""
+    tables: Tables = {}
+    for name, value in overrides.items() if isinstance(overrides, Mapping) else map(_parse_override, overrides):
+        section, dot, key = name.partition(".")
+        if not dot or not key:
+            raise BadInput("--set", name, "section.key=value")
+        tables.setdefault(section, {})[key] = value
+    return tables
+
+
+def _over(read: Tables, given: Tables, folder: Path) -> Tables:
+    """What a file in `folder` says, with overrides on top. Paths in the file are relative to it."""
+    tables: Tables = {}
+    for name in [*read, *(name for name in given if name not in read)]:
+        below, above = read.get(name, {}), given.get(name, {})
+        if not isinstance(below, Mapping):  # the file says `run = 3`, which `parse` refuses
+            tables[name] = below
+            continue
+        cls = _section_class(name, {**below, **above})
+        tables[name] = {**(cls.with_paths(below, lambda path: str(folder / path)) if cls else below), **above}
+    return tables
+
+
+def _section_class(name: str, table: Mapping[str, Any]) -> type[Section] | None:
+    """Whose paths a table may hold; None for a section or a kind that does not exist, which `parse` refuses."""
+    if name not in _KINDS:
+        return RunSection if name == "run" else None
+    tag, kinds = _KINDS[name]
+    chosen = table.get(tag, kinds.names[0])
+    return kinds[chosen] if chosen in kinds.names else None
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
 
 
 def _parse_override(text: str) -> tuple[str, Any]:

@@ -8,17 +8,23 @@ belong to the kind and only keys that were given must fit it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dpp2.errors import BadInput, UnknownName
 
+Table = dict[str, Any]  # a table of a TOML or JSON file, before or after it is checked
+
 
 class Section(BaseModel):
     """One table of the experiment file."""
+
+    # Keys that name a file, each with the words that stand for no file. A file is looked for relative to the experiment
+    # file that names it, or to the working directory.
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     model_config = ConfigDict(
         defer_build=True,  # there are dozens of kinds, and an experiment has one of each
@@ -30,6 +36,16 @@ class Section(BaseModel):
         serialize_by_alias=True,
     )
 
+    @classmethod
+    def with_paths(cls, table: Mapping[str, Any], place: Callable[[str], str]) -> Table:
+        """The table with every path in it put in its place."""
+        placed = dict(table)
+        for key, words in cls.paths.items():
+            value = placed.get(key)
+            if isinstance(value, str) and value not in ("", *words):
+                placed[key] = place(value)
+        return placed
+
     def given(self, *fields: str) -> bool:
         """Whether the file or the caller set any of these, rather than leaving the kind's default."""
         return any(field in self.model_fields_set for field in fields)
@@ -38,11 +54,11 @@ class Section(BaseModel):
         """A copy with these fields set, as resolving an experiment does."""
         return self.model_copy(update=values)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Table:
         """The section as a TOML table: everything but what is unset."""
         return self.model_dump(mode="json", exclude_none=True)
 
-    def digest_table(self) -> dict[str, Any]:
+    def digest_table(self) -> Table:
         """The section as it enters the experiment's digest; files count by content, not by path."""
         return self.table()
 

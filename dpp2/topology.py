@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from dpp2.errors import BadInput, Inadmissible, one_line
-from dpp2.schema import Registry, Section
+from dpp2.schema import Registry, Section, Table
 
 if TYPE_CHECKING:  # a graph that is a list of edges needs none of it
     import networkx as nx
@@ -99,7 +99,7 @@ class NetworkSection(Section):
         copy.__dict__.pop("any_graph", None)  # what was drawn with the old values
         return copy
 
-    def digest_table(self) -> dict[str, Any]:
+    def digest_table(self) -> Table:
         """A network is its edges and weights, however it was drawn: a graph read from a file counts the same."""
         edges = hashlib.sha256(self.any_graph.edges.astype("<i8").tobytes()).hexdigest()
         return {"agents": self.any_graph.agents, "weights": self.weights, "edges": edges}
@@ -274,6 +274,8 @@ class SmallWorld(RandomNetwork):
 
 class FromFile(NetworkSection):
     """A graph of the user's own: GraphML by its ending, an edge list (two names a line) otherwise."""
+
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
 
     topology: Literal["file"] = "file"
     path: str = Field(description="the path of an edge list or a .graphml file")

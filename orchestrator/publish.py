@@ -52,7 +52,8 @@ def publish(run: Path) -> Published:
     _note(directory.path / "privacy.json", simulation)
     account = simulation.account
     spent = account.epsilon(simulation.k, published=True)
-    return Published(path, x, simulation.k, account.epsilon(simulation.k), spent, account.notes[:-1])
+    notes = account.notes_without("solution")  # that is what publishing answers
+    return Published(path, x, simulation.k, account.epsilon(simulation.k), spent, notes)
 
 
 def _note(path: Path, simulation: Simulation) -> None:

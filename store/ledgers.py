@@ -185,4 +185,4 @@ def _plain(entry: Any) -> dict[str, Any]:
 
 
 def _entry(ledger: Ledger, run_id: str) -> str:
-    return json.dumps(ledger.to_dict()["runs"][run_id])
+    return json.dumps(ledger.entries[run_id].to_dict())

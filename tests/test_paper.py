@@ -71,7 +71,7 @@ def paper() -> PreparedRun:
     return PreparedRun.of(Experiment.load())
 
 
-def linear_map(P: Any, curvature: Sequence[float], damping: float, **steps: float) -> Array:
+def linear_map(P: Any, curvature: Sequence[float], damping: float, **steps: Any) -> Array:
     """The matrix of one noise-free round on (x, q), read off the product's own round column by column.
 
     f_i = ½c_i x² makes the round linear, and η = 1 keeps d out of it.

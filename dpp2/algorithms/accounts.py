@@ -5,7 +5,8 @@ from __future__ import annotations
 from dpp2.algorithms.base import NoiseSection
 from dpp2.algorithms.noise import XNoise, per_agent
 from dpp2.arrays import Array
-from dpp2.privacy.baselines import Memory, StepReleases, TrackingReleases
+from dpp2.privacy.baselines import StepReleases, TrackingReleases
+from dpp2.privacy.releases import Memory
 from dpp2.schedule import Schedule
 
 
@@ -13,10 +14,11 @@ def step_releases(
     noise: XNoise, dimension: int, adjacency: float, smoothness: Array, steps: Schedule, memory: Memory = "none"
 ) -> list[StepReleases]:
     """Of an algorithm that sends x + noise and takes one gradient step a round."""
-    schedule = (steps.first, steps.ratio, steps.slowdown, steps.power)
     scales = _listed(noise, smoothness, "u_x", "decay")
     return [
-        StepReleases(dimension, M, adjacency, u_x, r, memory, *schedule)
+        StepReleases(
+            dimension=dimension, smoothness=M, adjacency=adjacency, u_x=u_x, decay=r, memory=memory, steps=steps
+        )
         for M, u_x, r in zip(smoothness.tolist(), *scales, strict=True)
     ]
 
@@ -27,7 +29,7 @@ def tracking_releases(
     """Of gradient tracking with x + noise and y + noise sent."""
     scales = _listed(noise, smoothness, "u_x", "u_y", "decay")
     return [
-        TrackingReleases(dimension, alpha, M, adjacency, u_x, u_y, r)
+        TrackingReleases(dimension=dimension, alpha=alpha, smoothness=M, adjacency=adjacency, u_x=u_x, u_y=u_y, decay=r)
         for M, u_x, u_y, r in zip(smoothness.tolist(), *scales, strict=True)
     ]
 

@@ -20,8 +20,8 @@ from dpp2.arrays import Array
 from dpp2.compression import EVERYTHING, RowEncoding
 from dpp2.errors import BadInput, Inadmissible
 from dpp2.keys import SILENCE, Noise, RunKeys
-from dpp2.privacy.accountant import Releases
 from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.releases import Releases
 from dpp2.problems.base import Objective
 from dpp2.schema import Section
 from dpp2.stability import Divergence, Gradient

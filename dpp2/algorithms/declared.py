@@ -67,11 +67,9 @@ class TwoTiers:
 
 @dataclass(frozen=True)
 class PlannerModel:
-    """What the planner's linear model of DPP² takes: step parameters, the scales to multiply, and what to remark."""
+    """What the planner's model of DPP² takes: the step, the scales that it multiplies, and what it must remark."""
 
     alpha: float
-    beta: float
-    rho: float
     u_e: float
     u_w: float
     notes: tuple[str, ...] = ()

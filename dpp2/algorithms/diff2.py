@@ -37,8 +37,8 @@ from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.compression import EVERYTHING, NOTHING, RowEncoding
 from dpp2.errors import Inadmissible
-from dpp2.privacy.accountant import Releases
 from dpp2.privacy.baselines import GaussianDifferenceReleases
+from dpp2.privacy.releases import Releases
 from dpp2.weights import Spectrum
 
 if TYPE_CHECKING:
@@ -158,6 +158,8 @@ class Diff2Section(AlgorithmSection):
         assert isinstance(noise, Diff2Noise)
         sigmas = (per_agent(s, len(smoothness)).tolist() for s in (noise.sigma, noise.sigma_difference))
         return [
-            GaussianDifferenceReleases(M, adjacency, sigma, sigma_difference, self.restart)
-            for M, sigma, sigma_difference in zip(smoothness.tolist(), *sigmas, strict=True)
+            GaussianDifferenceReleases(
+                smoothness=M, adjacency=adjacency, sigma=sigma, sigma_difference=difference, restart=self.restart
+            )
+            for M, sigma, difference in zip(smoothness.tolist(), *sigmas, strict=True)
         ]

@@ -24,7 +24,7 @@ from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
+from dpp2.privacy.releases import Releases
 from dpp2.schedule import Schedule
 from dpp2.weights import Spectrum
 

@@ -102,7 +102,9 @@ class Dpp2Section(AlgorithmSection):
         agents = len(smoothness)
         scales = (per_agent(u, agents).tolist() for u in (noise.u_e, noise.u_w, noise.decay))
         return [
-            Dpp2Releases(dimension, self.alpha, M, adjacency, u_e, u_w, r)
+            Dpp2Releases(
+                dimension=dimension, alpha=self.alpha, smoothness=M, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=r
+            )
             for M, u_e, u_w, r in zip(smoothness.tolist(), *scales, strict=True)
         ]
 
@@ -152,7 +154,7 @@ class Dpp2Section(AlgorithmSection):
         u_e, u_w = noise.u_e or noise.u_w or 1.0, noise.u_w or noise.u_e or 1.0
         scaled = f"a scale of 0 spends ε = ∞, so this plan scales u_e = {u_e:g} and u_w = {u_w:g}"
         notes = (scaled,) if (u_e, u_w) != (noise.u_e, noise.u_w) else ()
-        return PlannerModel(self.alpha, self.beta, self.rho, u_e, u_w, notes)
+        return PlannerModel(self.alpha, u_e, u_w, notes)
 
     def program(self, context: AgentContext, noise: NoiseSection) -> Dpp2:
         assert isinstance(noise, Dpp2Noise)

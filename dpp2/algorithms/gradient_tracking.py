@@ -31,7 +31,7 @@ from dpp2.algorithms.base import (
 from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
 from dpp2.algorithms.noise import DECAY, LaplaceNoise, Scale, scale_field
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
+from dpp2.privacy.releases import Releases
 from dpp2.weights import Spectrum
 
 

@@ -34,10 +34,11 @@ from dpp2.algorithms.base import (
 )
 from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Scale, gaussian, indices, scale_field
-from dpp2.algorithms.samples import sample_counts, sample_gradients
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
+from dpp2.errors import BadInput
 from dpp2.privacy.baselines import Unaccounted
+from dpp2.privacy.releases import Releases
+from dpp2.problems.base import Sampled
 from dpp2.weights import Spectrum
 
 _NO_PURE = (
@@ -68,16 +69,20 @@ class PrivsgpVr(NoisyProgram):
 
     def __init__(self, section: PrivsgpVrSection, context: AgentContext, noise: Mapping[str, Draw]) -> None:
         super().__init__(section, context, noise)
-        self.counts = sample_counts(context.objective)
+        if not isinstance(context.objective, Sampled):
+            accepted = "one that takes whole gradients: the objectives of this problem offer no single samples"
+            raise BadInput("algorithm.name", section.name, accepted)
+        self.samples = context.objective
+        self.counts = self.samples.sample_counts()
         self.sample = indices("sample", self.counts, context)
 
     def start(self, x0: Array) -> PrivsgpVrState:
-        return PrivsgpVrState(x=x0, table=sample_gradients(self.objective, x0))
+        return PrivsgpVrState(x=x0, table=self.samples.sample_gradients(x0))
 
     def round(self, s: PrivsgpVrState, k: int) -> Round:
         noise = self.drawn(k)
         seen = np.arange(len(s.x)), self.sample(k)
-        fresh = sample_gradients(self.objective, s.x)[seen]
+        fresh = self.samples.sample_gradients(s.x)[seen]
         v = fresh - s.table[seen] + s.table.sum(axis=1) / self.counts[:, None]
         x_half = s.x - self.section.gamma * (v + noise["noise_g"])
         Lx_half = yield Broadcast("x_half", x_half)
@@ -107,7 +112,7 @@ class PrivsgpVrSection(AlgorithmSection):
     def mechanisms(
         self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
     ) -> Sequence[Releases]:
-        return [Unaccounted(_NO_PURE)] * len(smoothness)
+        return [Unaccounted(reason=_NO_PURE)] * len(smoothness)
 
     def recovered(self, heard: Heard) -> Recovered:
         """x⁺ = Wm outright, and g = (x − m)/γ, up to the noise and the sample that was drawn."""

@@ -10,8 +10,7 @@ from dpp2.algorithms.accounts import step_releases
 from dpp2.algorithms.base import AlgorithmSection, NoiseSection
 from dpp2.algorithms.noise import XNoise
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
-from dpp2.privacy.baselines import Memory
+from dpp2.privacy.releases import Memory, Releases
 from dpp2.schedule import Schedule
 
 

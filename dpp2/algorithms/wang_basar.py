@@ -13,8 +13,8 @@ from dpp2.algorithms.base import AgentContext, Draw, NoiseSection
 from dpp2.algorithms.noise import Scale, gaussian, per_agent, scale_field
 from dpp2.algorithms.wang_nedic import WangNedicSection
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Releases
 from dpp2.privacy.baselines import GaussianStepReleases
+from dpp2.privacy.releases import Releases
 
 
 class WangBasarNoise(NoiseSection):
@@ -38,8 +38,7 @@ class WangBasarSection(WangNedicSection):
         """Gaussian noise has no pure ε; (ε, δ_dp) is in the reason."""
         assert isinstance(noise, WangBasarNoise)
         sigmas = per_agent(noise.sigma, len(smoothness)).tolist()
-        schedule = (self.steps.first, self.steps.ratio, self.steps.slowdown, self.steps.power)
         return [
-            GaussianStepReleases(M, adjacency, sigma, "own", *schedule)
+            GaussianStepReleases(smoothness=M, adjacency=adjacency, sigma=sigma, memory=self.memory, steps=self.steps)
             for M, sigma in zip(smoothness.tolist(), sigmas, strict=True)
         ]

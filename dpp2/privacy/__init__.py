@@ -1,7 +1,8 @@
 """What differential privacy a run really has, agent by agent. Pure mathematics: no files, no printing.
 
-`accountant`  ε of a run, of each round and of publishing its result; the docstring derives the formula
-`baselines`   what the other algorithms release, derived in the same way
+`releases`    what an agent releases: the base of every kind, and how a ledger keeps it
+`dpp2_releases`, `baselines`   the kinds: DPP²'s and those of the other algorithms, each with its derivation
+`accountant`  ε of a run, of each round and of publishing its result
 `calibrate`   the decay, the noise scale or the number of rounds that keeps a budget, or why none does
 `pld`         (ε, δ) by privacy-loss distributions; the trade-off curve that bounds every attack (extra [dp])
 `ledger`      one agent's account over all its runs on the same data
@@ -12,18 +13,9 @@ data, x^K published without noise, any run whose noise can be known (seeded, or 
 the low-order bits of floating-point noise betray (Mironov 2012): the theory speaks of real-valued Laplace noise.
 """
 
-from dpp2.privacy.accountant import (
-    MOST_ROUNDS,
-    Dpp2Releases,
-    Releases,
-    cumulative,
-    epsilon,
-    largest_rounds,
-    per_round,
-    publish_term,
-    unsupported,
-)
+from dpp2.privacy.accountant import cumulative, epsilon, largest_rounds, per_round, publish_term
 from dpp2.privacy.calibrate import Calibration, calibrate
+from dpp2.privacy.dpp2_releases import MOST_ROUNDS, Dpp2Releases
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported, add_up
 from dpp2.privacy.ledger import Allowance, Entry, Ledger
 from dpp2.privacy.paper import (
@@ -36,6 +28,7 @@ from dpp2.privacy.paper import (
     theorem_3,
 )
 from dpp2.privacy.pld import PrivacyProfile, profile, release_sizes
+from dpp2.privacy.releases import Releases
 
 __all__ = [
     "MOST_ROUNDS",
@@ -65,5 +58,4 @@ __all__ = [
     "publish_term",
     "release_sizes",
     "theorem_3",
-    "unsupported",
 ]

@@ -6,22 +6,31 @@ the least smooth one, since ε grows with M.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Releases, cumulative, epsilon
+from dpp2.privacy.accountant import cumulative, epsilon
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
 from dpp2.privacy.ledger import Allowance, Ledger
-from dpp2.privacy.paper import PaperEpsilon, theorem_3
+from dpp2.privacy.paper import PaperEpsilon
+from dpp2.privacy.releases import Releases
 
 if TYPE_CHECKING:
     from dpp2.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence that belongs beside every ε of a run, and what it is about."""
+
+    kind: Literal["seed", "telemetry", "smoothness", "solution"]
+    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,24 +40,31 @@ class Account:
     mechanisms: tuple[Releases, ...]  # one per agent (M = ∞ where it is not known); none without any account
     unsupported_reason: Unsupported | None  # why there is no ε, if there is none
     budget: float | None
-    notes: tuple[str, ...]  # what makes every ε void, or lies outside it
+    remarks: tuple[Note, ...]  # what makes every ε void, or lies outside it
 
     @classmethod
     def of(cls, experiment: Experiment, smoothness: Array, dimension: int) -> Account:
         """`smoothness` holds M_i of every agent, as its objective knows it; a declared bound takes its place."""
         section, algorithm = experiment.privacy, experiment.algorithm
         bounds = _bounds(section.smoothness, smoothness)
-        adjacency = section.adjacency
-        if isinstance(adjacency, str):
-            assert section.feature_bound is not None  # checked when the experiment was resolved
-            adjacency = experiment.problem.record_adjacency(section.feature_bound)
-        known, notes = np.isfinite(bounds), tuple(_notes(experiment))
+        known, remarks = np.isfinite(bounds), tuple(_remarks(experiment))
         # A run without an ε is charged, too: a ledger that forgot it would promise a budget that is gone.
-        built = algorithm.mechanisms(experiment.noise, dimension, adjacency, np.where(known, bounds, np.inf))
+        built = algorithm.mechanisms(
+            experiment.noise, dimension, adjacency_of(experiment), np.where(known, bounds, np.inf)
+        )
         if isinstance(built, Unsupported):
-            return cls((), built, section.budget, notes)
+            return cls((), built, section.budget, remarks)
         outside = None if known.all() else Unsupported("no bound M_i is known: declare privacy.smoothness")
-        return cls(tuple(built), outside, section.budget, notes)
+        return cls(tuple(built), outside, section.budget, remarks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All remarks, as sentences."""
+        return tuple(note.text for note in self.remarks)
+
+    def notes_without(self, kind: str) -> tuple[str, ...]:
+        """The same where one of them no longer applies."""
+        return tuple(note.text for note in self.remarks if note.kind != kind)
 
     @cached_property
     def distinct(self) -> tuple[Releases, ...]:
@@ -71,7 +87,7 @@ class Account:
         if rounds == 0:
             return Unsupported("the paper speaks of one round at least")
         worst = max(self.distinct, key=lambda m: _log10(epsilon(m, rounds)))
-        return theorem_3(worst, rounds, network_smoothness=max(m.smoothness for m in self.distinct))
+        return worst.paper_epsilon(rounds, network_smoothness=max(m.smoothness for m in self.distinct))
 
     def curve(self, rounds: int) -> Curve | Unsupported:
         """ε(1) … ε(K) of the worst-off agent of each round."""
@@ -109,6 +125,15 @@ class Account:
         return max((one for one in spent if isinstance(one, Epsilon)), key=_log10)
 
 
+def adjacency_of(experiment: Experiment) -> float:
+    """δ, of a resolved experiment: as declared, or that of exchanging one record."""
+    section = experiment.privacy
+    if not isinstance(section.adjacency, str):
+        return section.adjacency
+    assert section.feature_bound is not None  # checked when the experiment was resolved
+    return experiment.problem.record_adjacency(section.feature_bound)
+
+
 def _log10(spent: Epsilon | Unsupported) -> float:
     return spent.log10 if isinstance(spent, Epsilon) else float("inf")
 
@@ -128,14 +153,14 @@ def _bounds(declared: float | None, smoothness: Array) -> Array:
     return np.full_like(smoothness, declared)
 
 
-def _notes(experiment: Experiment) -> list[str]:
+def _remarks(experiment: Experiment) -> Iterator[Note]:
     """Why no ε holds, and what lies outside it: said wherever an ε is printed."""
-    notes = []
     if isinstance(experiment.run.seed, int):
-        notes.append("experiment: no ε holds, because run.seed is public and with it the noise")
+        yield Note("seed", "experiment: no ε holds, because run.seed is public and with it the noise")
     if experiment.run.telemetry == "full":
-        notes.append("experiment: no ε holds, because x, gradients and noise are recorded (truth.npz)")
+        yield Note("telemetry", "experiment: no ε holds, because x, gradients and noise are recorded (truth.npz)")
     if experiment.privacy.smoothness is None:
-        notes.append("M_i is computed from the private data and is outside ε: declare privacy.smoothness")
-    notes.append("solution.npz holds x^K as it is, which no ε covers: release it with `dpp2 privacy publish`")
-    return notes
+        outside = "M_i is computed from the private data and is outside ε: declare privacy.smoothness"
+        yield Note("smoothness", outside)
+    bare = "solution.npz holds x^K as it is, which no ε covers: release it with `dpp2 privacy publish`"
+    yield Note("solution", bare)

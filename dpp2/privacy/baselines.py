@@ -34,78 +34,85 @@ what the reason says.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.releases import (
+    SCHEDULE,
+    AdjacentReleases,
+    Columns,
+    LaplaceReleases,
+    Memory,
+    Releases,
+    SteppingReleases,
+    check_positive,
+    check_scale,
+    log_of,
+)
 from dpp2.schedule import Schedule
 
 DELTA_DP = 1e-5  # at which an (ε, δ_dp) is quoted
-Memory = Literal["none", "own", "difference"]
+_NO_PURE = "Gaussian noise has no pure ε"
 
 
-@dataclass(frozen=True)
-class StepReleases:
-    """Messages x + Lap(u_x r^k), and a step α_k = step · ratio^k/(1 + slowdown · k)^power along the gradient."""
+@dataclass(frozen=True, kw_only=True)
+class StepReleases(LaplaceReleases, SteppingReleases):
+    """Messages x + Lap(u_x r^k), and a step α_k along the gradient."""
 
-    kind: ClassVar[str] = "step"
-    scales: ClassVar[tuple[str, ...]] = ("u_x",)
+    kind = "step"
+    columns: ClassVar[Columns] = {
+        "dimension": int,
+        "smoothness": float,
+        "adjacency": float,
+        "u_x": float,
+        "decay": float,
+        "memory": str,
+        **SCHEDULE,
+    }
+    scales = ("u_x",)
+    bare: ClassVar[Mapping[str, str]] = {"u_x": "every message carries a bare x"}
 
-    dimension: int
-    smoothness: float
-    adjacency: float
     u_x: float
-    decay: float
-    memory: Memory
-    step: float
-    ratio: float = 1.0
-    slowdown: float = 0.0
-    power: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self.dimension, self.decay, u_x=self.u_x)
-        _check_step(self.memory, self.step, self.ratio, self.slowdown, self.power)
-
-    @property
-    def schedule(self) -> Schedule:
-        return Schedule(self.step, self.ratio, self.slowdown, self.power)
-
-    def unsupported_reason(self, rounds: int) -> Unsupported | None:
-        return _outside(self.smoothness, self.adjacency)
 
     def log_releases(self, rounds: int) -> list[Array]:
-        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.schedule, self.memory, rounds)
+        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.steps, self.memory, rounds)
         return [_log_costs(shifts, self.dimension, self.u_x, self.decay)]
 
-    def why_infinite(self) -> str:
-        return "u_x = 0: every message carries a bare x" if self.u_x == 0 else _NO_NOISE_LATER
 
-
-@dataclass(frozen=True)
-class TrackingReleases:
+@dataclass(frozen=True, kw_only=True)
+class TrackingReleases(LaplaceReleases):
     """Messages x + Lap(u_x r^k) and y + Lap(u_y r^k) of gradient tracking with step α."""
 
-    kind: ClassVar[str] = "tracking"
-    scales: ClassVar[tuple[str, ...]] = ("u_x", "u_y")
+    kind = "tracking"
+    columns: ClassVar[Columns] = {
+        "dimension": int,
+        "alpha": float,
+        "smoothness": float,
+        "adjacency": float,
+        "u_x": float,
+        "u_y": float,
+        "decay": float,
+    }
+    scales = ("u_x", "u_y")
+    bare: ClassVar[Mapping[str, str]] = {
+        "u_y": "every y message carries a bare tracked gradient",
+        "u_x": "every x message carries a bare x",
+    }
 
-    dimension: int
     alpha: float
-    smoothness: float
-    adjacency: float
     u_x: float
     u_y: float
-    decay: float
 
     def __post_init__(self) -> None:
-        _check(self.dimension, self.decay, u_x=self.u_x, u_y=self.u_y)
-        _check_step("none", self.alpha)
-
-    def unsupported_reason(self, rounds: int) -> Unsupported | None:
-        return _outside(self.smoothness, self.adjacency)
+        super().__post_init__()
+        check_positive("step", self.alpha)
 
     def log_releases(self, rounds: int) -> list[Array]:
         log_x, log_y = self._log_shifts(rounds)
@@ -116,7 +123,7 @@ class TrackingReleases:
 
     def _log_shifts(self, rounds: int) -> tuple[Array, Array]:
         """ln of the bounds on ‖Δx^k‖ and ‖Δy^k‖."""
-        log_delta, log_alpha, log_M = math.log(self.adjacency), math.log(self.alpha), _log(self.smoothness)
+        log_delta, log_alpha, log_M = math.log(self.adjacency), math.log(self.alpha), log_of(self.smoothness)
         log_x, log_y = np.full(rounds, -math.inf), np.full(rounds, log_delta)
         before = log_delta
         for k in range(1, rounds):
@@ -125,45 +132,17 @@ class TrackingReleases:
             log_y[k], before = _log_sum(h, before), h
         return log_x, log_y
 
-    def why_infinite(self) -> str:
-        if self.u_y == 0:
-            return "u_y = 0: every y message carries a bare tracked gradient"
-        return "u_x = 0: every x message carries a bare x" if self.u_x == 0 else _NO_NOISE_LATER
 
-
-@dataclass(frozen=True)
-class GaussianStepReleases:
-    """Messages x + N(0, σ²) with the same σ for ever, and a step as in `StepReleases`."""
-
-    kind: ClassVar[str] = "gaussian step"
-    scales: ClassVar[tuple[str, ...]] = ()
-
-    smoothness: float
-    adjacency: float
-    sigma: float
-    memory: Memory
-    step: float
-    ratio: float = 1.0
-    slowdown: float = 0.0
-    power: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(1, 1.0, sigma=self.sigma)
-        _check_step(self.memory, self.step, self.ratio, self.slowdown, self.power)
-
-    @property
-    def schedule(self) -> Schedule:
-        return Schedule(self.step, self.ratio, self.slowdown, self.power)
+@dataclass(frozen=True, kw_only=True)
+class GaussianReleases(AdjacentReleases):
+    """Kinds with Gaussian noise: no pure ε, but ρ-zCDP."""
 
     def unsupported_reason(self, rounds: int) -> Unsupported:
-        return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
+        return super().unsupported_reason(rounds) or _gaussian(self.zcdp(rounds))
 
+    @abstractmethod
     def zcdp(self, rounds: int) -> float:
         """ρ of rounds 0 … K−1."""
-        if not self.sigma:
-            return math.inf
-        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.schedule, self.memory, rounds)
-        return _zcdp(shifts - _log(self.sigma))
 
     def log_releases(self, rounds: int) -> list[Array]:
         return [np.full(rounds, math.inf)]
@@ -172,51 +151,73 @@ class GaussianStepReleases:
         return _NO_PURE
 
 
-@dataclass(frozen=True)
-class GaussianDifferenceReleases:
+@dataclass(frozen=True, kw_only=True)
+class GaussianStepReleases(GaussianReleases, SteppingReleases):
+    """Messages x + N(0, σ²) with the same σ for ever, and a step as in `StepReleases`."""
+
+    kind = "gaussian step"
+    columns: ClassVar[Columns] = {
+        "smoothness": float,
+        "adjacency": float,
+        "sigma": float,
+        "memory": str,
+        **SCHEDULE,
+    }
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_scale("sigma", self.sigma)
+
+    def zcdp(self, rounds: int) -> float:
+        if not self.sigma:
+            return math.inf
+        shifts = _log_step_shifts(self.smoothness, self.adjacency, self.steps, self.memory, rounds)
+        return _zcdp(shifts - log_of(self.sigma))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianDifferenceReleases(GaussianReleases):
     """Gradients under N(0, σ²) every `restart` rounds, from round 1 on, and in between their differences.
 
     A difference ∇f(x) − ∇f(x⁻) carries N(0, (σ_d‖x − x⁻‖)²). The points x are known from the messages, so
     ‖Δ‖ ≤ δ for a gradient, and 2M‖x − x⁻‖ for a difference, because f and f' are both M-smooth.
     """
 
-    kind: ClassVar[str] = "gaussian difference"
-    scales: ClassVar[tuple[str, ...]] = ()
+    kind = "gaussian difference"
+    columns: ClassVar[Columns] = {
+        "smoothness": float,
+        "adjacency": float,
+        "sigma": float,
+        "sigma_difference": float,
+        "restart": int,
+    }
 
-    smoothness: float
-    adjacency: float
     sigma: float
     sigma_difference: float
     restart: int
 
     def __post_init__(self) -> None:
-        _check(1, 1.0, sigma=self.sigma, sigma_difference=self.sigma_difference)
+        super().__post_init__()
+        check_scale("sigma", self.sigma)
+        check_scale("sigma_difference", self.sigma_difference)
         if self.restart < 1:
             raise BadInput("restart", self.restart, "a whole number ≥ 1")
 
-    def unsupported_reason(self, rounds: int) -> Unsupported:
-        return _outside(self.smoothness, self.adjacency) or _gaussian(self.zcdp(rounds))
-
     def zcdp(self, rounds: int) -> float:
-        """ρ of rounds 0 … K−1."""
         full = (np.arange(1, max(rounds, 1)) - 1) % self.restart == 0
-        gradient = _log(self.adjacency) - _log(self.sigma)
-        difference = math.log(2) + _log(self.smoothness) - _log(self.sigma_difference)
+        gradient = log_of(self.adjacency) - log_of(self.sigma)
+        difference = math.log(2) + log_of(self.smoothness) - log_of(self.sigma_difference)
         return _zcdp(np.where(full, gradient, difference))
 
-    def log_releases(self, rounds: int) -> list[Array]:
-        return [np.full(rounds, math.inf)]
 
-    def why_infinite(self) -> str:
-        return _NO_PURE
-
-
-@dataclass(frozen=True)
-class Unaccounted:
+@dataclass(frozen=True, kw_only=True)
+class Unaccounted(Releases):
     """A run of which no ε is known. It is written down all the same: a ledger must not forget it."""
 
-    kind: ClassVar[str] = "unaccounted"
-    scales: ClassVar[tuple[str, ...]] = ()
+    kind = "unaccounted"
+    columns: ClassVar[Columns] = {"reason": str, "smoothness": float}
 
     reason: str
     smoothness: float = 0.0
@@ -233,13 +234,10 @@ class Unaccounted:
 
 BASELINES = (StepReleases, TrackingReleases, GaussianStepReleases, GaussianDifferenceReleases, Unaccounted)
 
-_NO_NOISE_LATER = "decay = 0: no noise after round 0"
-_NO_PURE = "Gaussian noise has no pure ε"
-
 
 def _log_step_shifts(M: float, delta: float, steps: Schedule, memory: Memory, rounds: int) -> Array:
     """ln s_k for k = 0 … K−1; see the module."""
-    log_delta, log_M = math.log(delta), _log(M)
+    log_delta, log_M = math.log(delta), log_of(M)
     shifts = np.full(rounds, -math.inf)
     before = -math.inf  # ln h_{−1}: there is no gradient before the first
     for k in range(rounds - 1):
@@ -253,8 +251,8 @@ def _log_step_shifts(M: float, delta: float, steps: Schedule, memory: Memory, ro
 def _log_costs(log_shifts: Array, dimension: int, u: float, decay: float) -> Array:
     """ln of √d‖Δ‖/(u r^k): −inf where nothing moved, +inf where something did and no noise hides it."""
     log_scale = np.arange(len(log_shifts), dtype=np.float64)
-    log_scale[1:] *= _log(decay)  # entry 0 stays 0: 0^0 = 1
-    log_scale += _log(u)
+    log_scale[1:] *= log_of(decay)  # entry 0 stays 0: 0^0 = 1
+    log_scale += log_of(u)
     with np.errstate(invalid="ignore"):  # −inf − (−inf): nothing moved, and nothing hides it
         costs = 0.5 * math.log(dimension) + log_shifts - log_scale
     return np.where(np.isneginf(log_shifts), -math.inf, costs)
@@ -273,35 +271,7 @@ def _gaussian(rho: float) -> Unsupported:
     return Unsupported(f"{_NO_PURE}; what holds is (ε, δ_dp) = ({epsilon:.4g}, {DELTA_DP:g}), by zCDP")
 
 
-def _outside(smoothness: float, adjacency: float) -> Unsupported | None:
-    if not (math.isfinite(smoothness) and smoothness >= 0):
-        return Unsupported(f"the gradient needs a finite Lipschitz bound, and smoothness is {smoothness:g}")
-    if not (math.isfinite(adjacency) and adjacency > 0):
-        return Unsupported(f"adjacent objectives need a finite distance > 0, and adjacency is {adjacency:g}")
-    return None
-
-
-def _check_step(memory: str, *schedule: float) -> None:
-    Schedule(*schedule)  # refuses what is none
-    if memory not in ("none", "own", "difference"):
-        raise BadInput("memory", memory, '"none", "own" or "difference"')
-
-
-def _check(dimension: int, decay: float, **scales: float) -> None:
-    if dimension < 1:
-        raise BadInput("dimension", dimension, "a whole number ≥ 1")
-    for name, scale in scales.items():
-        if not (math.isfinite(scale) and scale >= 0):
-            raise BadInput(name, scale, "a finite number ≥ 0")
-    if not 0 <= decay <= 1:
-        raise BadInput("decay", decay, "a number in [0, 1]")
-
-
 def _log_sum(a: float, b: float) -> float:
     """ln(e^a + e^b) without overflow."""
     high, low = (a, b) if a >= b else (b, a)
     return high if low == -math.inf else high + math.log1p(math.exp(low - high))
-
-
-def _log(number: float) -> float:
-    return math.log(number) if number > 0 else -math.inf

@@ -14,14 +14,15 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Releases, epsilon, largest_rounds
+from dpp2.privacy.accountant import epsilon, largest_rounds
 from dpp2.privacy.epsilon_value import LN10, Epsilon, Unsupported
+from dpp2.privacy.releases import Releases
 
 Unknown = Literal["decay", "scale", "rounds"]
 
@@ -83,10 +84,10 @@ def calibrate(
 
 def _solve_decay(mechanism: Releases, budget: float, rounds: int, published: bool) -> Calibration:
     def spent(r: float) -> Epsilon:
-        return _epsilon(replace(mechanism, decay=r), rounds, published)
+        return _epsilon(mechanism.changed(decay=r), rounds, published)
 
     def answer(r: float, reason: str | None = None, feasible: bool = True) -> Calibration:
-        return Calibration("decay", feasible, replace(mechanism, decay=r), rounds, spent(r), reason=reason)
+        return Calibration("decay", feasible, mechanism.changed(decay=r), rounds, spent(r), reason=reason)
 
     least = spent(1.0)
     if not least.fits(budget):
@@ -99,12 +100,9 @@ def _solve_decay(mechanism: Releases, budget: float, rounds: int, published: boo
 
 
 def _solve_scale(mechanism: Releases, budget: float, rounds: int, published: bool) -> Calibration:
-    def scaled(factor: float) -> Releases:
-        return replace(mechanism, **{name: getattr(mechanism, name) * factor for name in mechanism.scales})
-
     def answer(factor: float, reason: str | None = None, feasible: bool = True) -> Calibration:
-        spent = _epsilon(scaled(factor), rounds, published)
-        return Calibration("scale", feasible, scaled(factor), rounds, spent, factor, reason)
+        spent = _epsilon(mechanism.scaled(factor), rounds, published)
+        return Calibration("scale", feasible, mechanism.scaled(factor), rounds, spent, factor, reason)
 
     unscaled = _epsilon(mechanism, rounds, published)
     if unscaled.value == 0:
@@ -115,10 +113,10 @@ def _solve_scale(mechanism: Releases, budget: float, rounds: int, published: boo
     lowest, highest = max(_SMALLEST, _SMALLEST / min(u)), min(_LARGEST, _LARGEST / max(u))
 
     def fits(factor: float) -> bool:
-        return _epsilon(scaled(factor), rounds, published).fits(budget)
+        return _epsilon(mechanism.scaled(factor), rounds, published).fits(budget)
 
     if not fits(highest):
-        least = _epsilon(scaled(highest), rounds, published)
+        least = _epsilon(mechanism.scaled(highest), rounds, published)
         return answer(highest, f"the largest noise that float64 holds spends {_shown(least)}", feasible=False)
     if fits(lowest):
         return answer(lowest, "the smallest noise that float64 holds is within the budget already")

@@ -18,18 +18,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Dpp2Releases, Releases, epsilon, largest_rounds
+from dpp2.privacy.accountant import epsilon, largest_rounds
 from dpp2.privacy.baselines import BASELINES
+from dpp2.privacy.dpp2_releases import Dpp2Releases
 from dpp2.privacy.epsilon_value import Epsilon, Unsupported, add_up
+from dpp2.privacy.releases import Plain, Releases, plain
+from dpp2.schema import Table
 
 VERSION = 1
 _KINDS: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Dpp2Releases, *BASELINES)}
-_TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str, "Memory": str}  # of a mechanism's fields
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,18 @@ class Entry:
 
     def epsilon(self) -> Epsilon | Unsupported:
         return epsilon(self.mechanism, self.rounds, published=self.published == self.rounds)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types. The ε figures are for readers: `Ledger.from_dict` computes them anew."""
+        spent = self.epsilon()
+        return {
+            "mechanism": self.mechanism.to_dict(),
+            "rounds": self.rounds,
+            "published": self.published,
+            "epsilon": spent.value if isinstance(spent, Epsilon) else None,
+            "log10_epsilon": plain(spent.log10) if isinstance(spent, Epsilon) else None,
+            "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
+        }
 
 
 @dataclass(frozen=True)
@@ -112,45 +126,29 @@ class Ledger:
         """
         if not budget > 0:
             raise BadInput("budget", budget, "a number > 0")
-        entry = self._entry(run_id, mechanism)
+        entry, others = self._entry(run_id, mechanism), self.spent(except_run=run_id)
         charged = entry.rounds if resumed_at is None else min(entry.rounds, resumed_at)
-        others = self.spent(except_run=run_id)
-        if isinstance(others, Unsupported):
-            return Allowance(min(charged, wanted_rounds), others, f"no budget can be kept: {others.reason}")
-        left = budget - others.value if others.value is not None else -math.inf
-        granted = largest_rounds(mechanism, left, max(wanted_rounds, entry.rounds), published=publishing)
+        share = _Share(budget, others, mechanism, publishing)
+        granted = share.granted(max(wanted_rounds, entry.rounds))
         if isinstance(granted, Unsupported):
             return Allowance(min(charged, wanted_rounds), granted, f"no budget can be kept: {granted.reason}")
-        while granted > 0 and not self._total(others, mechanism, granted, publishing).fits(budget):
-            granted -= 1  # `left` was rounded
         if resumed_at is not None and granted < entry.rounds:
-            before = self._total(others, mechanism, entry.rounds, entry.published == entry.rounds)
-            why = f"ε = {before} is spent already, over the budget of {budget:g}: this very run was charged for "
-            return Allowance(min(wanted_rounds, charged), before, why + f"{entry.rounds} rounds before")
-        rounds = min(wanted_rounds, max(granted, charged))
-        total = self._total(others, mechanism, rounds, publishing or entry.published == rounds)
-        if rounds == wanted_rounds and total.fits(budget):
-            return Allowance(rounds, total)
-        following = self._total(others, mechanism, rounds + 1, publishing)
-        why = f"round {rounds} would bring the total to ε = {following}, over the budget of {budget:g}"
-        if others.value != 0:
-            why += f"; earlier runs on the same data have spent {others}"
-        return Allowance(rounds, total, why)
+            return share.overdrawn(entry, min(wanted_rounds, charged))
+        return share.allowance(entry, min(wanted_rounds, max(granted, charged)), wanted_rounds)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types. The ε figures are for readers: `from_dict` computes them anew."""
-        runs = {run_id: _entry_to_dict(entry) for run_id, entry in self.entries.items()}
+    def to_dict(self) -> Table:
+        runs = {run_id: entry.to_dict() for run_id, entry in self.entries.items()}
         return {"version": VERSION, "agent": self.agent, "data_digest": self.data_digest, "runs": runs}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Ledger:
-        if plain.get("version") != VERSION:
-            raise BadInput("ledger.version", plain.get("version"), str(VERSION))
+    def from_dict(cls, stored: Mapping[str, Any]) -> Ledger:
+        if stored.get("version") != VERSION:
+            raise BadInput("ledger.version", stored.get("version"), str(VERSION))
         for key in ("agent", "data_digest", "runs"):
-            if key not in plain:
+            if key not in stored:
                 raise BadInput(f"ledger.{key}", None, "a value")
-        entries = {run_id: _entry_from_dict(run_id, run) for run_id, run in plain["runs"].items()}
-        return cls(str(plain["agent"]), str(plain["data_digest"]), MappingProxyType(entries))
+        entries = {run_id: _entry_from_dict(run_id, run) for run_id, run in stored["runs"].items()}
+        return cls(str(stored["agent"]), str(stored["data_digest"]), MappingProxyType(entries))
 
     def _entry(self, run_id: str, mechanism: Releases) -> Entry:
         entry = self.entries.get(run_id, Entry(mechanism))
@@ -161,23 +159,50 @@ class Ledger:
     def _with(self, run_id: str, entry: Entry) -> Ledger:
         return replace(self, entries=MappingProxyType({**self.entries, run_id: entry}))
 
-    @staticmethod
-    def _total(others: Epsilon, mechanism: Releases, rounds: int, publishing: bool) -> Epsilon:
-        own = epsilon(mechanism, rounds, published=publishing)
-        assert isinstance(own, Epsilon)  # the caller has seen that the mechanism is supported
-        return add_up([others, own])
 
+@dataclass(frozen=True)
+class _Share:
+    """What of a budget is left to one run beside all others."""
 
-def _entry_to_dict(entry: Entry) -> dict[str, Any]:
-    spent = entry.epsilon()
-    return {
-        "mechanism": _mechanism_to_dict(entry.mechanism),
-        "rounds": entry.rounds,
-        "published": entry.published,
-        "epsilon": spent.value if isinstance(spent, Epsilon) else None,
-        "log10_epsilon": _plain(spent.log10) if isinstance(spent, Epsilon) else None,
-        "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
-    }
+    budget: float
+    others: Epsilon | Unsupported  # spent by the other runs
+    mechanism: Releases
+    publishing: bool  # whether room is kept for the result
+
+    def total(self, rounds: int, published: bool) -> Epsilon:
+        own = epsilon(self.mechanism, rounds, published=published)
+        assert isinstance(own, Epsilon)  # `granted` has asked
+        assert isinstance(self.others, Epsilon)
+        return add_up([self.others, own])
+
+    def granted(self, most: int) -> int | Unsupported:
+        """The most rounds that the budget admits."""
+        if isinstance(self.others, Unsupported):
+            return self.others
+        left = self.budget - self.others.value if self.others.value is not None else -math.inf
+        granted = largest_rounds(self.mechanism, left, most, published=self.publishing)
+        if isinstance(granted, Unsupported):
+            return granted
+        while granted > 0 and not self.total(granted, self.publishing).fits(self.budget):
+            granted -= 1  # `left` was rounded
+        return granted
+
+    def overdrawn(self, entry: Entry, rounds: int) -> Allowance:
+        """The run was charged for more rounds than the budget admits: it may repeat those that it has behind it."""
+        before = self.total(entry.rounds, entry.published == entry.rounds)
+        why = f"ε = {before} is spent already, over the budget of {self.budget:g}: this very run was charged for "
+        return Allowance(rounds, before, why + f"{entry.rounds} rounds before")
+
+    def allowance(self, entry: Entry, rounds: int, wanted: int) -> Allowance:
+        total = self.total(rounds, self.publishing or entry.published == rounds)
+        if rounds == wanted and total.fits(self.budget):
+            return Allowance(rounds, total)
+        following = self.total(rounds + 1, self.publishing)
+        why = f"round {rounds} would bring the total to ε = {following}, over the budget of {self.budget:g}"
+        assert isinstance(self.others, Epsilon)
+        if self.others.value != 0:
+            why += f"; earlier runs on the same data have spent {self.others}"
+        return Allowance(rounds, total, why)
 
 
 def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
@@ -193,43 +218,29 @@ def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
     return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published)
 
 
-def _mechanism_to_dict(mechanism: Releases) -> dict[str, Any]:
-    types = _field_types(type(mechanism))
-    return {"kind": mechanism.kind} | {key: _plain(types[key](value)) for key, value in asdict(mechanism).items()}
-
-
 def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
     given = dict(parameters)
     kind = given.pop("kind", Dpp2Releases.kind)  # ledgers of a time when there was but one kind do not name it
     if not isinstance(kind, str) or kind not in _KINDS:
         raise BadInput(f"{where}.kind", kind, f"one of {', '.join(_KINDS)}")
-    types = _field_types(_KINDS[kind])
+    columns = _KINDS[kind].columns
     for name in given:
-        if name not in types:
-            raise BadInput(where, name, f"only {', '.join(types)}")
-    for name in types:
+        if name not in columns:
+            raise BadInput(where, name, f"only {', '.join(columns)}")
+    for name, wanted in columns.items():
         if name not in given:
-            raise BadInput(f"{where}.{name}", None, "a word" if types[name] is str else "a number")
-    read = {name: _read(f"{where}.{name}", types[name], value) for name, value in given.items()}
-    return _KINDS[kind](**read)
+            raise BadInput(f"{where}.{name}", None, "a word" if wanted is str else "a number")
+    read = {name: _read(f"{where}.{name}", wanted, given[name]) for name, wanted in columns.items()}
+    return _KINDS[kind].from_columns(read)
 
 
-def _field_types(cls: type[Releases]) -> dict[str, type]:
-    return {f.name: _TYPES[str(f.type)] for f in fields(cls)}
-
-
-def _read(where: str, wanted: type, value: Any) -> Any:
-    """What JSON held, as the field's type; infinities come as words."""
+def _read(where: str, wanted: type[Plain], value: object) -> Plain:
+    """What JSON held, as the column's type; infinities come as words."""
     if wanted is not float:
         if type(value) is not wanted:
             raise BadInput(where, value, "a whole number" if wanted is int else "a word")
         return value
     try:
-        return float(value)
+        return float(value)  # type: ignore[arg-type]  # whatever is no number raises
     except (TypeError, ValueError):
         raise BadInput(where, value, "a number") from None
-
-
-def _plain(value: Any) -> Any:
-    # JSON has no infinity; float() reads these words back.
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

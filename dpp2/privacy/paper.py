@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Dpp2Releases, Releases, log_geometric_sum, unsupported
 from dpp2.privacy.epsilon_value import LN10, Unsupported
+from dpp2.privacy.releases import log_geometric_sum
+
+if TYPE_CHECKING:
+    from dpp2.privacy.dpp2_releases import Dpp2Releases
 
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 C_TILDE = "the paper's c̃ (its cost of one late round)"
 THEOREM_3 = "the paper's Theorem 3 (leaves out round 0)"
-_NOT_ITS_OWN = Unsupported("the paper accounts for its own algorithm only")
 COROLLARY_1 = "the paper's Corollary 1 (does not keep its budget)"
 
 
@@ -61,7 +64,7 @@ def c_tilde(mechanism: Dpp2Releases, *, network_smoothness: float | None = None)
     """
     m = mechanism
     M = m.smoothness if network_smoothness is None else network_smoothness
-    outside = unsupported(m) or _outside_theorem_3(m, M)
+    outside = m.unsupported_reason(0) or _outside_theorem_3(m, M)
     if outside:
         return outside
     log_noise = float(np.logaddexp(-math.log(m.u_e), math.log(m.alpha) - math.log(m.u_w)))
@@ -70,7 +73,7 @@ def c_tilde(mechanism: Dpp2Releases, *, network_smoothness: float | None = None)
 
 
 def theorem_3(
-    mechanism: Releases, rounds: int, *, network_smoothness: float | None = None
+    mechanism: Dpp2Releases, rounds: int, *, network_smoothness: float | None = None
 ) -> PaperEpsilon | Unsupported:
     """Theorem 3: c̃ Σ_{k=1}^{K} r^{−k}.
 
@@ -80,8 +83,6 @@ def theorem_3(
     as the cost of the K rounds 0 … K−1 the number is an upper bound, one factor 1/r too large; read as
     printed it is not one.
     """
-    if not isinstance(mechanism, Dpp2Releases):
-        return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
         return per_round
@@ -94,7 +95,7 @@ def theorem_3(
 
 
 def corollary_1_decay(
-    mechanism: Releases, rounds: int, budget: float, *, network_smoothness: float | None = None
+    mechanism: Dpp2Releases, rounds: int, budget: float, *, network_smoothness: float | None = None
 ) -> PaperDecay | Unsupported:
     """Corollary 1's recipe: any r in ((c̃/ε)^{1/(K−1)}, 1) is said to keep the budget ε over K rounds.
 
@@ -103,8 +104,6 @@ def corollary_1_decay(
     Since every p^k ≥ 1 the sum is at least K, so no r < 1 works unless ε > K·c̃. At ε = 2c̃ and K = 500 the
     recipe gives r = 0.99861, and Theorem 3 itself then charges 722·c̃.
     """
-    if not isinstance(mechanism, Dpp2Releases):
-        return _NOT_ITS_OWN
     per_round = c_tilde(mechanism, network_smoothness=network_smoothness)
     if isinstance(per_round, Unsupported):
         return per_round

@@ -22,15 +22,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.privacy.accountant import MOST_ROUNDS, Dpp2Releases, unsupported
 from dpp2.privacy.calibrate import calibrate
+from dpp2.privacy.dpp2_releases import MOST_ROUNDS, Dpp2Releases
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import MOST_AGENTS
 from dpp2.privacy.search import NEIGHBOURS, SearchPoint, Space
-from dpp2.privacy.trials import arrived, common_gap, final_gaps, response_of, solve, too_steep
+from dpp2.privacy.trials import TrialSettings, arrived, common_gap, final_gaps, response_of, solve, too_steep
 
 Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
 
@@ -210,13 +209,13 @@ class _Planner:
 
     def _fit(self, point: SearchPoint, budget: float) -> Plan:
         """The smallest common factor on the scales that keeps the budget, by the accountant."""
-        answer = calibrate(self.space.mechanism(point), budget, "scale", rounds=point.rounds)
+        unit = self.space.mechanism(point)
+        answer = calibrate(unit, budget, "scale", rounds=point.rounds)
         assert not isinstance(answer, Unsupported)  # `_prepare` has asked
         spent = answer.epsilon
         assert spent.value is not None, spent.reason
         assert spent.fits(budget), answer.reason
-        fitted = answer.mechanism
-        assert isinstance(fitted, Dpp2Releases)
+        fitted = unit.scaled(answer.factor)
         u_e, u_w = fitted.u_e, fitted.u_w
         gap = self.space.gap_of(point, u_w, u_e)
         return Plan(spent.value, point.rounds, point.decay, u_e, u_w, point.damping, gap, None, None, None)
@@ -232,7 +231,8 @@ class _Planner:
     def _run(self, candidate: Plan, trials: range) -> list[float]:
         c = candidate
         gaps = []
-        for gap in final_gaps(self.experiment, c.rounds, c.damping, c.u_e, c.u_w, c.decay, trials):
+        settings = TrialSettings(c.rounds, c.damping, c.u_e, c.u_w, c.decay)
+        for gap in final_gaps(self.experiment, settings, trials):
             self.steps(f"running K = {c.rounds}, r = {c.decay:g}, τ = {c.damping:g}")
             gaps.append(gap)
         return gaps
@@ -271,21 +271,24 @@ def _prepare(
     experiment: Experiment, adjacency: float, smoothness: float, effort: Effort, steps: _Steps
 ) -> _Planner | Unsupported:
     """Solve without noise and linearise there, or say why no plan can be made."""
-    section, noise = experiment.algorithm, experiment.noise
-    if not isinstance(section, Dpp2Section) or not isinstance(noise, Dpp2Noise):
-        return Unsupported(f"the planner models dpp2 only, and the algorithm is {section.name}")
-    if isinstance(noise.u_e, list) or isinstance(noise.u_w, list):
-        return Unsupported("the planner scales one noise for all agents, and u_e or u_w is a list with one per agent")
+    model = experiment.algorithm.planner_model(experiment.noise)
+    if isinstance(model, Unsupported):
+        return model
     if experiment.network.agents > MOST_AGENTS:
         return Unsupported(f"the planner diagonalises P, for at most {MOST_AGENTS} agents")
-    notes = []
-    u_e, u_w = noise.u_e or noise.u_w or 1.0, noise.u_w or noise.u_e or 1.0
-    if (u_e, u_w) != (noise.u_e, noise.u_w):
-        notes.append(f"a scale of 0 spends ε = ∞, so this plan scales u_e = {u_e:g} and u_w = {u_w:g}")
+    notes = [*model.notes]
     experiment = experiment.resolve()  # before any seed is changed: the data hang on it
     solved = solve(experiment)
-    mechanism = Dpp2Releases(solved.driver.dimension, section.alpha, smoothness, adjacency, u_e, u_w, decay=1.0)
-    outside = unsupported(mechanism) or too_steep(solved, smoothness)
+    mechanism = Dpp2Releases(
+        dimension=solved.driver.dimension,
+        alpha=model.alpha,
+        smoothness=smoothness,
+        adjacency=adjacency,
+        u_e=model.u_e,
+        u_w=model.u_w,
+        decay=1.0,
+    )
+    outside = mechanism.unsupported_reason(0) or too_steep(solved, smoothness)
     if outside:
         return outside
     if solved.divergence:

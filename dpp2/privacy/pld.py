@@ -35,8 +35,9 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy.accountant import Dpp2Releases, Releases, epsilon, log_costs
+from dpp2.privacy.accountant import epsilon
 from dpp2.privacy.epsilon_value import Epsilon, Unsupported
+from dpp2.privacy.releases import Releases
 
 LARGEST_PURE_SUM = 100.0
 # A spectrum that is right to 1e-16 and raised to the n-th power is right to n·1e-16; measured were at most 6e-17·n.
@@ -115,8 +116,9 @@ def release_sizes(mechanism: Releases, rounds: int, *, published: bool = False) 
     """The L1 sensitivity of every release in units of its noise scale, largest first, without the zeros."""
     parts = mechanism.log_releases(rounds)
     if published:
-        assert isinstance(mechanism, Dpp2Releases)  # of others the accountant has refused it
-        parts.append(log_costs(mechanism, rounds)[1][-1:])
+        added = mechanism.log_published(rounds)
+        assert not isinstance(added, Unsupported)  # the accountant would have refused it
+        parts.append(added[-1:])
     logs = np.concatenate(parts)
     return np.sort(np.exp(logs[logs > -np.inf]))[::-1]
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.privacy.accountant import Dpp2Releases, cumulative
+from dpp2.privacy.accountant import cumulative
+from dpp2.privacy.dpp2_releases import Dpp2Releases
 from dpp2.privacy.epsilon_value import Curve
 from dpp2.privacy.response import Candidates, Response
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from dpp2.errors import BadInput
-from dpp2.schema import Section
+from dpp2.schema import Section, Table
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -18,7 +18,7 @@ class PrivacySection(Section):
     smoothness: float | None = Field(None, gt=0, description="a number > 0: a public bound on every M_i")
     budget: float | None = Field(None, gt=0, description="a number > 0: the most ε that an agent may spend")
 
-    def digest_table(self) -> dict[str, Any]:
+    def digest_table(self) -> Table:
         """All but the budget: each agent has its own, and it decides when a run ends, not what it computes."""
         return {key: value for key, value in self.table().items() if key != "budget"}
 

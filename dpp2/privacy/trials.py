@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.experiment import Experiment
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import Response, linearise
@@ -24,6 +24,16 @@ _PIECE = 50  # rounds between looks
 _FIRST_SEED = 0x706C616E  # of the trials; not one that the plan would later be run with
 
 
+class TrialSettings(NamedTuple):
+    """What a plan chooses."""
+
+    rounds: int
+    damping: float
+    u_e: float
+    u_w: float
+    decay: float
+
+
 def solve(experiment: Experiment) -> Simulation:
     """A run without noise that has `arrived`; failing that the nearest that has not diverged.
 
@@ -31,7 +41,8 @@ def solve(experiment: Experiment) -> Simulation:
     """
     attempts = []
     for damping in (1.0, 0.3, 3.0, 0.0):
-        attempt = Simulation(altered(experiment, _SOLVING, damping, 0.0, 0.0, 1.0), record=False)
+        silent = TrialSettings(_SOLVING, damping, u_e=0.0, u_w=0.0, decay=1.0)
+        attempt = Simulation(altered(experiment, silent), record=False)
         for _ in range(_SOLVING // _PIECE):
             attempt.advance(_PIECE)
             if arrived(attempt):
@@ -54,13 +65,13 @@ def too_steep(solved: Simulation, smoothness: float) -> Unsupported | None:
 
 def response_of(solved: Simulation) -> Response:
     """The experiment linearised where its noise-free run ended."""
-    experiment, network, section = solved.experiment, solved.driver, solved.experiment.algorithm
-    assert isinstance(section, Dpp2Section)
+    experiment, network, parameters = solved.experiment, solved.driver, solved.experiment.algorithm.two_tiers()
+    assert parameters is not None  # the planner models no other algorithm
     x = np.concatenate(network.x)
     start = solved.prepared.starts(network.dimension)
     drawn = experiment.run.start == "normal"  # then the expectation is over x⁰ as well
     return linearise(
-        (section.alpha, section.beta, section.rho),
+        (parameters.alpha, parameters.beta, parameters.rho),
         solved.prepared.P.toarray(),
         network.gradient,
         x.mean(axis=0),
@@ -76,24 +87,20 @@ def common_gap(solved: Simulation) -> float:
     return float(total @ total) / len(x)
 
 
-def final_gaps(
-    experiment: Experiment, rounds: int, damping: float, u_e: float, u_w: float, decay: float, trials: Iterable[int]
-) -> Iterator[float]:
+def final_gaps(experiment: Experiment, settings: TrialSettings, trials: Iterable[int]) -> Iterator[float]:
     """Ŵ^K of one run per trial, inf where it diverged. The start depends on the trial alone: plans share it."""
     for trial in trials:
-        result = run(altered(experiment, rounds, damping, u_e, u_w, decay, trial), record=False)
+        result = run(altered(experiment, settings, trial), record=False)
         gap = float(result.metrics.gap[-1])
         yield math.inf if result.diverged or not math.isfinite(gap) else gap
 
 
-def altered(
-    experiment: Experiment, rounds: int, damping: float, u_e: float, u_w: float, decay: float, trial: int = 0
-) -> Experiment:
+def altered(experiment: Experiment, settings: TrialSettings, trial: int = 0) -> Experiment:
     """The (resolved) experiment with these settings, and without its budget: a trial must not stop half-way."""
     return replace(
         experiment,
-        run=experiment.run.updated(rounds=rounds, seed=_FIRST_SEED + trial, telemetry="none"),
-        algorithm=experiment.algorithm.updated(damping=damping, eta=1.0),
-        noise=experiment.noise.updated(u_e=u_e, u_w=u_w, decay=decay),
+        run=experiment.run.updated(rounds=settings.rounds, seed=_FIRST_SEED + trial, telemetry="none"),
+        algorithm=experiment.algorithm.updated(damping=settings.damping, eta=1.0),
+        noise=experiment.noise.updated(u_e=settings.u_e, u_w=settings.u_w, decay=settings.decay),
         privacy=experiment.privacy.updated(budget=None),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from dpp2.arrays import Array
@@ -19,6 +20,9 @@ from dpp2.errors import BadInput
 from dpp2.schema import Section
 
 DATA, START, SHARED = 0, 1, 2  # purposes of the seeded draws; SHARED: what all agents have in common
+
+
+Counts = NDArray[np.intp]
 
 
 def agent_rng(seed: int, purpose: int, agent: int) -> np.random.Generator:
@@ -40,8 +44,36 @@ class Objective(Protocol):
         """(f_i(x_i) for each agent, ∇f_i(x_i) for each agent): shapes (n,) and (n, d)."""
 
 
+@runtime_checkable
+class Sampled(Protocol):
+    """What objectives offer that are means over samples, f_i = (1/m_i) Σ_s f_is: for methods that draw single ones.
+
+    A regulariser belongs to every sample in equal parts. Agents may have different m_i.
+    """
+
+    def sample_counts(self) -> Counts:
+        """m_i of every agent."""
+
+    def sample_gradients(self, x: Array) -> Array:
+        """∇f_is(x_i) of every agent and sample: (agents, max m_i, d); rows beyond an agent's own are zero."""
+
+
+class OneSample:
+    """For objectives that are no sum over records: each agent has one sample, its whole objective."""
+
+    def sample_counts(self: Objective) -> Counts:
+        return np.ones(len(self.smoothness), dtype=np.intp)
+
+    def sample_gradients(self: Objective, x: Array) -> Array:
+        return self(x)[1][:, None, :]
+
+
 class ProblemSection(Section):
-    """`[problem]`: parameters of one kind of problem, and how to build its objectives."""
+    """`[problem]`: parameters of one kind of problem, how to build its objectives, and what others need to know."""
+
+    public_keys: ClassVar[tuple[str, ...]] = ("name",)  # the form, which anybody may know: no seed, no path, no data
+    regulariser: ClassVar[tuple[str, ...]] = ()  # keys that enter the objective and say nothing of the data
+    affine_gradient: ClassVar[bool] = False  # whether every ∇f_i is affine, whatever the parameters
 
     name: str
     seed: int | None = Field(None, ge=0, description="a whole number ≥ 0 (default: run.seed)")
@@ -66,6 +98,11 @@ class ProblemSection(Section):
         accepted = f"a number: the {self.name} problem cannot bound a record's influence"
         return BadInput("privacy.adjacency", "record", accepted)
 
+    def public_form(self) -> Mapping[str, object]:
+        """What anybody may know of the problem: its form, never what it was drawn from nor where data lie."""
+        table = self.table()
+        return {key: table[key] for key in self.public_keys if key in table}
+
     def data_digest(self, agent: int) -> bytes:
         """Digest of the agent's data where they come from outside; empty where the experiment determines them."""
         return b""
@@ -76,7 +113,7 @@ class ProblemSection(Section):
         A ledger is kept under it, so what only enters the objective (the regulariser) must not: changing it would open
         a fresh ledger on the same records.
         """
-        table = {key: value for key, value in self.digest_table().items() if key not in ("lambda", "omega")}
+        table = {key: value for key, value in self.digest_table().items() if key not in self.regulariser}
         return self.data_digest(agent) or json.dumps([table, agent], sort_keys=True).encode()
 
     def report(self, x: Array) -> dict[str, float]:

@@ -30,6 +30,9 @@ Positive = Literal["odd", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 class ClassificationSection(ProblemSection):
+    public_keys = ("name", "lambda", "omega")
+    regulariser = ("lambda", "omega")
+
     name: Literal["classification"] = "classification"
     data: Literal["breast-cancer", "digits"] = Field("breast-cancer", description="breast-cancer or digits")
     positive: Positive | None = Field(

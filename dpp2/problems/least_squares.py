@@ -18,11 +18,14 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, SHARED, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, SHARED, Counts, ProblemSection, agent_rng
 from dpp2.problems.logistic import data_smoothness
 
 
 class LeastSquaresSection(ProblemSection):
+    public_keys = ("name", "dimension", "samples")
+    affine_gradient = True
+
     name: Literal["least-squares"] = "least-squares"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     samples: int = Field(20, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
@@ -72,3 +75,11 @@ class LeastSquares:
         residual = np.matmul(self.a, x[:, :, None])[:, :, 0] - self.b
         slope = residual / residual.shape[1]
         return 0.5 * np.einsum("nm,nm->n", slope, residual), np.matmul(slope[:, None, :], self.a)[:, 0, :]
+
+    def sample_counts(self) -> Counts:
+        agents, m, _ = self.a.shape
+        return np.full(agents, m, dtype=np.intp)
+
+    def sample_gradients(self, x: Array) -> Array:
+        residual = np.matmul(self.a, x[:, :, None]) - self.b[:, :, None]
+        return np.asarray(residual * self.a)

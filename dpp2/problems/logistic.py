@@ -19,12 +19,15 @@ from pydantic import Field, PrivateAttr
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, Counts, ProblemSection, agent_rng
 
 _LARGEST = 100.0  # seven factors of exp of it are still a float64
 
 
 class LogisticSection(ProblemSection):
+    public_keys = ("name", "dimension", "samples", "lambda", "omega")
+    regulariser = ("lambda", "omega")
+
     name: Literal["logistic"] = "logistic"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     samples: int = Field(200, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
@@ -107,6 +110,15 @@ class Logistic:
             loss += _beyond_the_cap(margins).mean(axis=-1)
         return regularised(loss, grad, x, self.lambda_, self.omega)
 
+    def sample_counts(self) -> Counts:
+        agents, m, _ = self.products.shape
+        return np.full(agents, m, dtype=np.intp)
+
+    def sample_gradients(self, x: Array) -> Array:
+        margins = np.matmul(self.products, x[:, :, None])[:, :, 0]
+        slopes = logistic_loss(margins)[1]
+        return slopes[:, :, None] * self.products + regulariser_gradient(x, self.lambda_, self.omega)
+
 
 def logistic_loss(margins: Array) -> tuple[Array, Array]:
     """log(1 + exp(−margin)) and its derivative, for each margin."""
@@ -149,3 +161,8 @@ def regularised(value: Array, grad: Array, x: Array, lambda_: float, omega: floa
     shrunk *= x
     grad += (2 * lambda_ * omega) * shrunk
     return value, grad
+
+
+def regulariser_gradient(x: Array, lambda_: float, omega: float) -> Array:
+    """The regulariser's share in the gradient of every sample: (agents, 1, d)."""
+    return regularised(np.zeros(len(x)), np.zeros_like(x), x, lambda_, omega)[1][:, None, :]

@@ -15,10 +15,13 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, OneSample, ProblemSection, agent_rng
 
 
 class QuadraticSection(ProblemSection):
+    public_keys = ("name", "dimension")
+    affine_gradient = True
+
     name: Literal["quadratic"] = "quadratic"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     curvature: float | list[float] = Field(1.0, description="a number, or a list with one per agent")
@@ -38,7 +41,7 @@ class QuadraticSection(ProblemSection):
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class Quadratic(OneSample):
     curvature: Array  # (n, 1)
     centres: Array  # (n, d)
 

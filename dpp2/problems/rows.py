@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpp2.arrays import Array
-from dpp2.problems.logistic import data_smoothness, logistic_loss, regularised
+from dpp2.problems.base import Counts
+from dpp2.problems.logistic import data_smoothness, logistic_loss, regularised, regulariser_gradient
 
 Indices = NDArray[np.intp]
 
@@ -59,6 +60,23 @@ class RowLoss:
             value[group.positions] = loss[group.span].reshape(g, m).mean(axis=1)
             grad[group.positions] = np.matmul(slope[group.span].reshape(g, 1, m), group.rows)[:, 0, :] / m
         return regularised(value, grad, x, self.lambda_, self.omega)
+
+    def sample_counts(self) -> Counts:
+        counts = np.empty(sum(len(group.positions) for group in self.groups), dtype=np.intp)
+        for group in self.groups:
+            counts[group.positions] = group.rows.shape[1]
+        return counts
+
+    def sample_gradients(self, x: Array) -> Array:
+        products = [np.matmul(group.rows, x[group.positions, :, None]).ravel() for group in self.groups]
+        slopes = self.loss(np.concatenate(products))[1]
+        regulariser = regulariser_gradient(x, self.lambda_, self.omega)
+        gradients = np.zeros((len(x), int(self.sample_counts().max()), x.shape[1]))
+        for group in self.groups:
+            g, m, _ = group.rows.shape
+            slope = slopes[group.span].reshape(g, m, 1)
+            gradients[group.positions, :m] = slope * group.rows + regulariser[group.positions]
+        return gradients
 
 
 def logistic_rows(features: Sequence[Array], labels: Sequence[Array], lambda_: float, omega: float) -> RowLoss:

@@ -16,10 +16,12 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.arrays import Array
-from dpp2.problems.base import DATA, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, OneSample, ProblemSection, agent_rng
 
 
 class SineSection(ProblemSection):
+    public_keys = ("name", "dimension")
+
     name: Literal["sine"] = "sine"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     tilt: float = Field(1.0, ge=0, description="a number ≥ 0")
@@ -37,7 +39,7 @@ class SineSection(ProblemSection):
 
 
 @dataclass(frozen=True, eq=False)
-class Sine:
+class Sine(OneSample):
     tilts: Array  # (n, d)
 
     @property

@@ -8,9 +8,9 @@ resolved on a machine that holds nobody's data. Only what belongs to the owned a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -19,9 +19,14 @@ from dpp2.problems.base import DATA, Objective, ProblemSection, agent_rng
 from dpp2.problems.rows import logistic_rows, square_rows
 from dpp2.problems.usercode import load_objectives
 from dpp2.problems.userdata import agent_file, read_agents, read_bytes
+from dpp2.schema import Table
 
 
 class FileSection(ProblemSection):
+    public_keys = ("name", "lambda", "omega")
+    regulariser = ("lambda", "omega")
+    paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
+
     name: Literal["file"] = "file"
     path: str = Field(min_length=1, description="the path of a Python file (.py) or of a folder of per-agent data")
     function: str | None = Field(
@@ -65,14 +70,14 @@ class FileSection(ProblemSection):
         path = Path(self.path)
         return hashlib.sha256(read_bytes(path if self._is_code() else agent_file(path, agent))).digest()
 
-    def digest_table(self) -> dict[str, Any]:
+    def digest_table(self) -> Table:
         """Without the path: it differs between machines, and what lies there enters through `data_digest`."""
         return {key: value for key, value in self.table().items() if key != "path"}
 
     def _is_code(self) -> bool:
         return self.path.endswith(".py")
 
-    def _defaults(self) -> dict[str, Any]:
+    def _defaults(self) -> dict[str, str | float]:
         if self._is_code():
             return {"function": "objective"}
         loss = self.loss or "logistic"

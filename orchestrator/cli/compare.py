@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,33 +16,35 @@ from orchestrator.cli.app import Json, Overrides, app
 from orchestrator.output import console, print_json, progress_bar
 
 if TYPE_CHECKING:
-    from studies.compare import Method
+    from studies.compare import Comparison, Method
 
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="None or one: whose problem. Several: whose own settings are compared."),
+]
+Algorithms = Annotated[
+    str | None, typer.Option(metavar="A,B,…", help="Who is compared (default: everybody), damped DPP² included.")
+]
+Budget = Annotated[float, typer.Option(metavar="E", help="The ε that every agent may spend, in every method.")]
+Seeds = Annotated[int, typer.Option(metavar="S", help="Fresh seeds that the tuned methods are measured on.")]
+Rounds = Annotated[int, typer.Option(metavar="K", help="The most rounds; each method may choose fewer.")]
 Executor = Annotated[
     str | None,
     typer.Option(metavar="KIND:WHERE", help="processes:N (default: one per core) or dask:ADDRESS (extra [dask])."),
 ]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where compare.csv, .json, .png and .html go.")]
 
 
 @app.command()
 def compare(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="None or one: whose problem. Several: whose own settings are compared."),
-    ] = None,
+    files: Files = None,
     overrides: Overrides = None,
-    algorithms: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Who is compared (default: everybody), damped DPP² included.")
-    ] = None,
-    epsilon: Annotated[
-        float, typer.Option(metavar="E", help="The ε that every agent may spend, in every method.")
-    ] = 10.0,
-    seeds: Annotated[int, typer.Option(metavar="S", help="Fresh seeds that the tuned methods are measured on.")] = 3,
-    rounds: Annotated[int, typer.Option(metavar="K", help="The most rounds; each method may choose fewer.")] = 500,
+    algorithms: Algorithms = None,
+    epsilon: Budget = 10.0,
+    seeds: Seeds = 3,
+    rounds: Rounds = 500,
     executor: Executor = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where compare.csv, .json, .png and .html go.")] = Path(
-        "compared"
-    ),
+    out: Out = Path("compared"),
     json: Json = False,
 ) -> None:
     """Compare methods on one problem at the same ε, each tuned on the same grid: gap against rounds, bytes and ε.
@@ -59,20 +62,19 @@ def compare(
 
     _check(epsilon, seeds, rounds, out)
     problem, methods = _contenders(files or [], overrides or [], algorithms)
+    grid = comparing.Grid.up_to(rounds)
     with progress_bar("compare") as show:
-        made = comparing.compare(
-            problem,
-            methods,
-            epsilon,
-            grid=comparing.Grid.up_to(rounds),
-            seeds=seeds,
-            executor=executor,
-            progress=show,
-        )
+        made = comparing.compare(problem, methods, epsilon, grid=grid, seeds=seeds, executor=executor, progress=show)
     paths = page.write(made, out)
     if json:
         print_json(tables.document(made) | {"files": paths})
-        return
+    else:
+        _print(made, paths)
+
+
+def _print(made: Comparison, paths: Mapping[str, str]) -> None:
+    from studies.compare import tables
+
     table = Table(*tables.HEAD[: tables.NARROW], box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for entry in made.entries:
         table.add_row(*tables.cells(entry)[: tables.NARROW])

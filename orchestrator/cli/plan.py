@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment, Simulation
-from dpp2.privacy import Dpp2Releases, Unsupported
+from dpp2.privacy import Unsupported
+from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.plan import Effort, Plan, Plans, frontier
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides
@@ -22,15 +23,23 @@ _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the 
 _RATIOS = (1.0, 4.0, 8.0, 16.0, 32.0)
 
 
+Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")]
+File = Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")]
+Out = Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")]
+MostRounds = Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")]
+FreeRatio = Annotated[bool, typer.Option("--free-ratio", help="Let u_e/u_w vary too; e does less harm.")]
+Trials = Annotated[int, typer.Option(help="Runs per finalist; 0: the model alone decides.")]
+
+
 @privacy.command()
 def plan(
-    budget: Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")],
-    file: Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")] = None,
+    budget: Budget,
+    file: File = None,
     overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")] = Path("runs/frontier.png"),
-    most_rounds: Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")] = None,
-    free_ratio: Annotated[bool, typer.Option("--free-ratio", help="Let u_e/u_w vary too; e does less harm.")] = False,
-    trials: Annotated[int, typer.Option(help="Runs per finalist; 0: the model alone decides.")] = 3,
+    out: Out = Path("runs/frontier.png"),
+    most_rounds: MostRounds = None,
+    free_ratio: FreeRatio = False,
+    trials: Trials = 3,
     json: Json = False,
 ) -> None:
     """Choose rounds, decay, scale and damping for the smallest expected gap within a budget.
@@ -44,17 +53,8 @@ def plan(
         dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --free-ratio
     """
     experiment = Experiment.load(file, overrides or [])
-    adjacency, smoothness = _assumed(experiment)
     effort = Effort(most_rounds=most_rounds, ratios=_RATIOS if free_ratio else (1.0,), trials=trials)
-    if not 0 < budget < 1e300:
-        raise BadInput("--epsilon", budget, "a finite number > 0")
-    with progress_bar("planning") as show:
-        budgets = [factor * budget for factor in _AROUND]
-        plans = frontier(experiment, budgets, adjacency, smoothness, effort=effort, progress=show)
-    if isinstance(plans, Unsupported):
-        raise BadInput(
-            "FILE", str(file or "the paper's experiment"), f"an experiment that can be planned ({plans.reason})"
-        )
+    plans = _planned(experiment, budget, effort, str(file or "the paper's experiment"))
     chosen = plans[_AROUND.index(1.0)]
     out.parent.mkdir(parents=True, exist_ok=True)
     plots.frontier(plans, out)
@@ -67,22 +67,30 @@ def plan(
     print_notes((*chosen.chosen.notes, *chosen.notes))
 
 
+def _planned(experiment: Experiment, budget: float, effort: Effort, name: str) -> tuple[Plans, ...]:
+    """The frontier around the budget; `name` is what a refusal calls the experiment."""
+    adjacency, smoothness = _assumed(experiment)
+    if not 0 < budget < 1e300:
+        raise BadInput("--epsilon", budget, "a finite number > 0")
+    with progress_bar("planning") as show:
+        budgets = [factor * budget for factor in _AROUND]
+        plans = frontier(experiment, budgets, adjacency, smoothness, effort=effort, progress=show)
+    if isinstance(plans, Unsupported):
+        raise BadInput("FILE", name, f"an experiment that can be planned ({plans.reason})")
+    return plans
+
+
 def _assumed(experiment: Experiment) -> tuple[float, float]:
     """δ and M as the account of the experiment has them."""
     simulation = Simulation(experiment, record=False)
-    if simulation.account.unsupported_reason:
-        raise BadInput(
-            "algorithm.name",
-            experiment.algorithm.name,
-            f"one with an account ({simulation.account.unsupported_reason.reason})",
-        )
-    worst = max(simulation.account.distinct, key=lambda mechanism: mechanism.smoothness)
-    if not isinstance(worst, Dpp2Releases):
-        raise BadInput("algorithm.name", experiment.algorithm.name, "dpp2: the planner models no other")
-    return worst.adjacency, worst.smoothness
+    account = simulation.account
+    if account.unsupported_reason:
+        accepted = f"one with an account ({account.unsupported_reason.reason})"
+        raise BadInput("algorithm.name", experiment.algorithm.name, accepted)
+    return adjacency_of(simulation.experiment), max(mechanism.smoothness for mechanism in account.distinct)
 
 
-def _document(plans: Plans) -> dict[str, Any]:
+def _document(plans: Plans) -> dict[str, object]:
     return {
         "budget": plans.budget,
         "start_gap": plans.start_gap,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +12,9 @@ from rich.table import Table
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.privacy import (
     Calibration,
-    Dpp2Releases,
     Epsilon,
     Unsupported,
-    corollary_1_decay,
     epsilon,
-    theorem_3,
 )
 from dpp2.privacy.account import Account
 from orchestrator import plots
@@ -96,8 +92,8 @@ def epsilon_command(
         print_json({**document, "notes": list(question.notes)})
         return
     console.print(f"ε({question.rounds} rounds) = {spoken(epsilon(mechanism, question.rounds, published=published))}")
-    if isinstance(mechanism, Dpp2Releases):
-        claimed = spoken(theorem_3(mechanism, question.rounds))
+    if mechanism.papers_own:
+        claimed = spoken(mechanism.paper_epsilon(question.rounds))
         console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
     if delta is not None:
         known = document["epsilon_at_delta"]
@@ -270,9 +266,9 @@ def _print_calibration(found: Calibration, budget: float) -> None:
     if found.reason:
         console.print(f"note: {found.reason}")
     if found.solved == "decay":
-        recipe = corollary_1_decay(found.mechanism, found.rounds, budget)
+        recipe = found.mechanism.paper_decay(found.rounds, budget)
         if not isinstance(recipe, Unsupported) and 0 < recipe.decay <= 1:
-            spends = epsilon(replace(found.mechanism, decay=recipe.decay), found.rounds)
+            spends = epsilon(found.mechanism.changed(decay=recipe.decay), found.rounds)
             console.print(
                 f"the paper's Corollary 1 would take {recipe.decay:.10g}, which really spends {spoken(spends)}"
             )

@@ -20,7 +20,6 @@ from dpp2.privacy import (
     epsilon,
     per_round,
     profile,
-    theorem_3,
 )
 from dpp2.privacy.account import Account
 from dpp2.privacy.calibrate import Unknown
@@ -112,7 +111,7 @@ def cost_document(mechanism: Releases, rounds: int, published: bool) -> dict[str
     costs = per_round(mechanism, rounds)
     return {
         "rounds": rounds,
-        **epsilon_document(spent, theorem_3(mechanism, rounds)),
+        **epsilon_document(spent, mechanism.paper_epsilon(rounds)),
         "per_round": None if isinstance(costs, Unsupported) else costs.values.tolist(),
     }
 

@@ -109,7 +109,9 @@ def game_times(note: Note) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for dimension, suffix in ((1, ""), (10, "_d10")):
         note(f"games in {dimension} dimension{'s' if dimension > 1 else ''}")
-        mechanism = Dpp2Releases(dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+        mechanism = Dpp2Releases(
+            dimension=dimension, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9
+        )
         game = Game(mechanism, _GAME_ROUNDS)
         seconds = interleaved(
             {

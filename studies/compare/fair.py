@@ -64,9 +64,10 @@ def fitted(experiment: Experiment, budget: float, bounds: Bounds) -> Fitted | Un
 
 
 def with_noise(experiment: Experiment) -> Experiment:
-    """The same with every scale that is 0 set to 1, but for u_v: v is never sent, and its noise buys no ε."""
+    """The same with every scale that is 0 set to 1, but for those whose noise buys no ε."""
     noise = experiment.noise
-    silent = {name: 1.0 for name in noise.scales if name != "u_v" and not np.any(getattr(noise, name))}
+    buying = [name for name in noise.scales if name not in noise.without_epsilon]
+    silent = {name: 1.0 for name in buying if not np.any(getattr(noise, name))}
     return replace(experiment, noise=noise.updated(**silent))
 
 

@@ -1,13 +1,14 @@
 """Who is compared, and the grid on which each is tuned.
 
 A point of the grid is a number of rounds K, a decay r of the noise, a factor on the method's step, and a factor on one
-further setting that matters to it (`FURTHER`). Factors multiply what the method comes with, so that the same grid suits
-methods whose steps have nothing in common, and settings of the user's own.
+further setting that matters to it. Which these are, each algorithm declares (`step`, `moves_with_step`, `further`).
+Factors multiply what the method comes with, so that the same grid suits methods whose steps have nothing in common, and
+settings of the user's own. What an algorithm declares as a variant, DPP² with damping say, is a method of its own here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -16,22 +17,10 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
+from dpp2.algorithms.declared import Further
 from dpp2.errors import UnknownName
+from dpp2.schema import Table
 from studies.compare.fair import times, with_noise
-
-DAMPED = {"dpp2-damped-1": 1.0, "dpp2-damped-2": 2.0}  # DPP² with τ > 0, a method of its own here
-FURTHER: dict[str, tuple[str, tuple[float, ...]]] = {
-    "dpp2": ("noise.u_e", (1.0, 10.0, 100.0)),  # most of ε is spent on e, which does less harm than w
-    "dgd": ("algorithm.power", (0.0, 0.5, 1.0)),
-    "gradient-tracking": ("noise.u_y", (0.1, 1.0, 10.0)),
-    "prox-gpda": ("algorithm.beta", (0.15, 0.4, 1.0)),
-    "yi": ("algorithm.gamma", (0.2, 0.5, 1.0)),
-    "diadsp": ("noise.u_y", (0.1, 1.0, 10.0)),
-    "ppdc": ("algorithm.gamma", (0.1, 0.3, 1.0)),
-    "pgtc": ("noise.u_y", (0.1, 1.0, 10.0)),
-    "dmsp": ("algorithm.q", (0.91, 0.96, 1.0)),
-    "wang-nedic": ("algorithm.chi_power", (0.0, 0.5, 1.0)),
-}
 
 
 class GridPoint(NamedTuple):
@@ -67,7 +56,8 @@ class Grid:
     @property
     def runs(self) -> int:
         """Tuning runs per method, at most."""
-        return len(self.first()) + self.finalists * self.trials * max(len(factors) for _, factors in FURTHER.values())
+        most = max(len(one.factors) for one in further_settings().values())
+        return len(self.first()) + self.finalists * self.trials * most
 
 
 @dataclass(frozen=True)
@@ -80,14 +70,14 @@ class Method:
     @property
     def further(self) -> tuple[float, ...]:
         """Factors to try on the further setting; a method without one has only itself."""
-        return FURTHER.get(self.experiment.algorithm.name, ("", (1.0,)))[1]
+        declared = self.experiment.algorithm.further
+        return declared.factors if declared else (1.0,)
 
     def at(self, point: GridPoint) -> Experiment:
         """Its experiment at a point of the grid, the noise still to be fitted."""
         experiment = with_noise(self.experiment)
         section = experiment.algorithm
-        # DPP² needs β < α/λ_max(P), which a smaller α alone would break.
-        scaled = (section.step, "beta") if section.name == "dpp2" else (section.step,)
+        scaled = (section.step, *section.moves_with_step)
         section = section.updated(**{key: times(getattr(section, key), point.step) for key in scaled})
         decay = {"decay": point.decay} if "decay" in type(experiment.noise).model_fields else {}
         run = experiment.run.updated(rounds=point.rounds, telemetry="none")
@@ -98,15 +88,20 @@ class Method:
 
 def named(names: Sequence[str] | None, problem: Experiment) -> list[Method]:
     """Methods by name (none: all of them) with their defaults, on the problem and network of an experiment."""
-    known = [*DAMPED, *ALGORITHMS.names]
+    known = _known()
     for name in names or ():
         if name not in known:
-            raise UnknownName("--algorithms", name, name, known)
+            raise UnknownName("--algorithms", name, name, list(known))
     if names and len(set(names)) < len(names):
         raise BadInput("--algorithms", ",".join(names), "every name once")
     tables = problem.tables()
     common = {section: tables[section] for section in ("run", "network", "problem", "privacy")}
-    return [Method(name, _on(common, name)) for name in names or sorted(known, key=_paper_first)]
+    return [Method(name, _on(common, *known[name])) for name in names or known]
+
+
+def further_settings() -> dict[str, Further]:
+    """What is tuned further, by the name of the algorithm."""
+    return {name: cls.further for name, cls in zip(ALGORITHMS.names, ALGORITHMS, strict=True) if cls.further}
 
 
 def of_files(experiments: Sequence[tuple[str, Experiment]]) -> list[Method]:
@@ -122,29 +117,24 @@ def of_files(experiments: Sequence[tuple[str, Experiment]]) -> list[Method]:
     return [Method(label, one) for label, (_, one) in zip(labels, experiments, strict=True)]
 
 
-def _on(common: dict[str, dict[str, object]], name: str) -> Experiment:
-    kind = "dpp2" if name in DAMPED else name
-    algorithm: dict[str, object] = {"name": kind}
-    if name in DAMPED:
-        algorithm["damping"] = DAMPED[name]
+def _known() -> dict[str, tuple[str, Mapping[str, float]]]:
+    """Everybody who can be compared, as (algorithm, settings): the paper's own first, the others by name."""
+    found: dict[str, tuple[str, Mapping[str, float]]] = {}
+    for kind in ALGORITHMS.names:
+        found |= {kind: (kind, {})} | {name: (kind, values) for name, values in ALGORITHMS[kind].variants.items()}
+    return dict(sorted(found.items(), key=lambda item: (not ALGORITHMS[item[1][0]].papers_own, item[0])))
+
+
+def _on(common: Mapping[str, Table], kind: str, settings: Mapping[str, float]) -> Experiment:
     needed = ALGORITHMS[kind].topology
-    tables = common | {"algorithm": algorithm}
-    if needed and tables["network"]["topology"] != needed:  # DIFF2 runs on its own star or not at all
-        network = {key: common["network"][key] for key in ("agents", "weights")}
-        tables = tables | {"network": network}
+    tables = {**common, "algorithm": {"name": kind, **settings}}
+    if needed and tables["network"]["topology"] != needed:  # it runs on its own network or not at all
+        tables["network"] = {key: common["network"][key] for key in ("agents", "weights")}
     return Experiment.parse(tables).resolve()
 
 
 def _further(experiment: Experiment, factor: float) -> Experiment:
-    name = experiment.algorithm.name
-    if name not in FURTHER:
+    declared = experiment.algorithm.further
+    if declared is None:
         return experiment
-    section, _, key = FURTHER[name][0].partition(".")
-    table = getattr(experiment, section)
-    if section == "noise":
-        return replace(experiment, noise=table.updated(**{key: times(getattr(table, key), factor)}))
-    return replace(experiment, algorithm=table.updated(**{key: times(getattr(table, key), factor)}))
-
-
-def _paper_first(name: str) -> tuple[bool, str]:
-    return not name.startswith("dpp2"), name
+    return experiment.with_setting(declared.key, times(experiment.setting(declared.key), factor))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
 
 import numpy as np
 
 from studies.compare.comparison import Comparison, TunedMethod
-from studies.compare.methods import FURTHER
+from studies.compare.methods import further_settings
 
 HEAD = (
     "method",
@@ -30,7 +30,7 @@ def cells(entry: TunedMethod) -> tuple[str, ...]:
     """One method at its best point, as text."""
     point, noise = entry.point, entry.experiment.noise
     scales = ", ".join(f"{name} = {_short(getattr(noise, name))}" for name in noise.scales)
-    key = FURTHER.get(entry.experiment.algorithm.name, ("–", ()))[0]
+    further = entry.experiment.algorithm.further
     return (
         entry.method.label,
         f"{entry.mean:.3g}",
@@ -43,7 +43,7 @@ def cells(entry: TunedMethod) -> tuple[str, ...]:
         f"{point.decay:g}",
         f"{point.step:g}",
         scales,
-        f"{key} × {point.further:g}" if key != "–" else "–",
+        f"{further.key} × {point.further:g}" if further else "–",
     )
 
 
@@ -91,7 +91,7 @@ def csv_text(made: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(made: Comparison) -> dict[str, Any]:
+def document(made: Comparison) -> dict[str, object]:
     """For JSON."""
     return {
         "budget": made.budget,
@@ -102,7 +102,7 @@ def document(made: Comparison) -> dict[str, Any]:
             "rounds": made.grid.rounds,
             "decays": made.grid.decays,
             "steps": made.grid.steps,
-            "further": {name: {"key": key, "factors": factors} for name, (key, factors) in FURTHER.items()},
+            "further": {name: asdict(one) for name, one in further_settings().items()},
         },
         "start_gap": made.start_gap,
         "zero_gap": made.zero_gap,
@@ -112,7 +112,7 @@ def document(made: Comparison) -> dict[str, Any]:
     }
 
 
-def _described(entry: TunedMethod) -> dict[str, Any]:
+def _described(entry: TunedMethod) -> dict[str, object]:
     return {
         "method": entry.method.label,
         "gap": {"mean": entry.mean, "seeds": entry.finals},

@@ -23,7 +23,9 @@ SURE = 1 - 1e-6
 
 def game(rounds: int, spent: float, dimension: int = 1, damping: float = 0.0, smoothness: float = 5.03) -> Game:
     """A game whose accountant says ε = `spent`."""
-    unit = Dpp2Releases(dimension, alpha=0.1, smoothness=smoothness, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    unit = Dpp2Releases(
+        dimension=dimension, alpha=0.1, smoothness=smoothness, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9
+    )
     total = epsilon(unit, rounds)
     assert not isinstance(total, Unsupported)
     assert total.value is not None
@@ -158,7 +160,7 @@ def test_pieces_do_not_decide_how_many_trials_there_are(monkeypatch: pytest.Monk
 
 
 def test_long_and_noiseless_runs_are_cut_or_refused() -> None:
-    m = Dpp2Releases(10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+    m = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
     cut = games.longest(Game(m, 500))
     assert isinstance(cut, Game)
     assert 10 < cut.rounds < 30

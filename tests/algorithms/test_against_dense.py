@@ -112,7 +112,7 @@ def test_diff2_equals_a_server_with_one_model(agents: int, seed: int, rounds: in
     P, section, x0 = matrix("star", agents), problem("sine", agents, seed), normal(agents, 10, seed)
     algorithm, noise = {"eta": 0.1, "restart": restart}, {"sigma": 0.3, "sigma_difference": 0.7}
     ours = trace(host("diff2", P, section, x0, algorithm=algorithm, noise=noise, block=block), rounds)
-    assert_same(ours, dense.diff2(gradients(section, agents), x0, ours, rounds, **algorithm))
+    assert_same(ours, dense.diff2(gradients(section, agents), x0, ours, rounds, eta=0.1, restart=restart))
 
 
 def test_diff2_noise_scales_with_the_last_step() -> None:

@@ -12,6 +12,7 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AgentContext
 from dpp2.arrays import Array
+from dpp2.errors import Inadmissible
 from dpp2.weights import edge_weights
 from node.mixing import Mixer
 
@@ -155,3 +156,19 @@ def test_a_baseline_that_diverges_says_what_to_try() -> None:
 def test_the_step_that_a_diverging_run_is_told_to_shrink_exists(name: str) -> None:
     section = small(name).algorithm
     assert section.step in type(section).model_fields
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"algorithm.beta": 1.0},
+        {"algorithm.name": "extra", "network.weights": "plain"},
+        {"algorithm.name": "diff2", "network.topology": "ring"},
+        {"algorithm.name": "diff2", "network.weights": "plain"},
+        {"network.radius": 0.1},
+        {"network.weights": "normalised"},
+    ],
+)
+def test_what_the_algorithm_is_not_defined_for_is_told_from_what_is_not_well_formed(overrides: Tables) -> None:
+    with pytest.raises(Inadmissible):
+        Simulation(Experiment.load(overrides=overrides))

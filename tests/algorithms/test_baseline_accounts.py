@@ -17,10 +17,9 @@ from core.programs import matrix
 
 from algorithms.hosted import Tables, program, sections
 from dpp2 import Experiment, Simulation, run
-from dpp2.algorithms.base import NoisyProgram
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Ledger, Unsupported, epsilon
-from dpp2.privacy.accountant import Releases, cumulative, largest_rounds
+from dpp2.privacy.accountant import cumulative, largest_rounds
 from dpp2.privacy.baselines import (
     BASELINES,
     GaussianDifferenceReleases,
@@ -29,9 +28,13 @@ from dpp2.privacy.baselines import (
     TrackingReleases,
     Unaccounted,
 )
+from dpp2.privacy.releases import Releases
+from dpp2.schedule import Schedule
 
 N, D, ROUNDS = 4, 3, 9
 M, DELTA, DECAY, U = 2.0, 0.3, 0.8, 0.7
+COMMON = {"smoothness": M, "adjacency": DELTA}
+TRACKING: Tables = {"dimension": D, "alpha": 0.1, "smoothness": np.inf, "adjacency": DELTA, "u_x": 1.0, "decay": 0.9}
 WORST = np.ones(D) / np.sqrt(D)  # ‖v‖₁ = √d‖v‖₂
 P = matrix("path", N)
 
@@ -94,7 +97,8 @@ def given_noise(own: Any, noise: dict[str, Array]) -> Any:
 def recorded(name: str, objective: Linear, x0: Array, noise: dict[str, Array]) -> dict[str, Array]:
     """Every message of a run of all agents."""
     own = given_noise(program(name, objective, range(N), N, LAPLACE[name][0], noise_table(name)), noise)
-    state, sent = own.start(x0), {phase: [] for phase in sections(name, {}, {})[0].phases}
+    state = own.start(x0)
+    sent: dict[str, list[Array]] = {phase: [] for phase in sections(name, {}, {})[0].phases}
     for k in range(ROUNDS):
         objective.k = k
         steps, answer = own.round(state, k), None
@@ -108,13 +112,14 @@ def recorded(name: str, objective: Linear, x0: Array, noise: dict[str, Array]) -
     return {phase: np.array(rows) for phase, rows in sent.items()}
 
 
-def implied(name: str, objective: Linear, x0: Array, drawn: dict[str, Array], sent: dict[str, Array]) -> dict:
+def implied(
+    name: str, objective: Linear, x0: Array, drawn: dict[str, Array], sent: dict[str, Array]
+) -> dict[str, Array]:
     """The noise of agent 0 under which this objective sends the same; noise that is never sent stays as drawn."""
     section = sections(name, {}, {})[0]
     noise = {key: rows[:, :1].copy() for key, rows in drawn.items()}
     own = given_noise(program(name, objective, range(1), N, LAPLACE[name][0], noise_table(name)), noise)
-    assert isinstance(own, NoisyProgram)
-    state: Any = own.start(x0[:1])
+    state = own.start(x0[:1])
     for k in range(ROUNDS):
         objective.k = k
         for count, (phase, of_phase) in enumerate(zip(section.phases, section.noises, strict=False)):
@@ -181,14 +186,14 @@ def test_no_random_pair_needs_more_than_accounted(name: str) -> None:
         drawn = rng.normal(size=(ROUNDS, D))
         turns = DELTA * drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
         curvature = rng.uniform(-M, M)
-        found = shifts_of(name, curvature, lambda k, turns=turns: turns[k], laplace_noise(name, seed))
+        found = shifts_of(name, curvature, turns.__getitem__, laplace_noise(name, seed))
         for limit, needed in zip(allowed, found, strict=True):
             assert (needed <= limit * (1 + 1e-9) + 1e-9).all()
 
 
 def test_round_0_of_methods_that_send_x_alone_costs_nothing() -> None:
     """x⁰ does not depend on the data, not even bare."""
-    bare = StepReleases(D, M, DELTA, u_x=0.0, decay=DECAY, memory="none", step=0.1)
+    bare = StepReleases(**COMMON, dimension=D, u_x=0.0, decay=DECAY, memory="none", steps=Schedule(0.1))
     assert epsilon(bare, 1) == Epsilon(-np.inf, 0.0)
     spent = epsilon(bare, 2)
     assert isinstance(spent, Epsilon)
@@ -211,7 +216,7 @@ def test_dmsp_spends_its_published_epsilon_over_an_infinite_run() -> None:
 @pytest.mark.parametrize("product", [0.5, 1.0, 2.0])
 def test_step_shifts_have_the_closed_form_of_a_geometric_sum(product: float) -> None:
     """s_k = (δ/M) Σ_{j=1..k} (αM)^j for a constant step; far beyond float64 as well."""
-    releases = StepReleases(1, M, DELTA, u_x=1.0, decay=1.0, memory="none", step=product / M)
+    releases = StepReleases(**COMMON, dimension=1, u_x=1.0, decay=1.0, memory="none", steps=Schedule(product / M))
     (logs,) = releases.log_releases(3000)
     k = np.arange(1, 3000)
     if product == 1:
@@ -227,7 +232,7 @@ def test_step_shifts_have_the_closed_form_of_a_geometric_sum(product: float) -> 
 
 def test_gaussian_noise_has_a_zcdp_and_says_so() -> None:
     """One message with shift αδ: ρ = (αδ/σ)²/2; and never a pure ε."""
-    releases = GaussianStepReleases(M, DELTA, sigma=2.0, memory="own", step=0.5)
+    releases = GaussianStepReleases(**COMMON, sigma=2.0, memory="own", steps=Schedule(0.5))
     assert releases.zcdp(1) == 0
     assert releases.zcdp(2) == pytest.approx((0.5 * DELTA / 2) ** 2 / 2)
     second = 0.5 * DELTA + 0.5 * (DELTA + M * 0.5 * DELTA)
@@ -242,24 +247,27 @@ def test_gaussian_noise_has_a_zcdp_and_says_so() -> None:
 
 def test_diff2_accounts_for_gradients_and_for_differences() -> None:
     """Rounds 1 and 4 restart: (δ/σ)²/2 each; rounds 2, 3 and 5: (2M/σ_d)²/2 each."""
-    releases = GaussianDifferenceReleases(M, DELTA, sigma=0.5, sigma_difference=8.0, restart=3)
+    releases = GaussianDifferenceReleases(**COMMON, sigma=0.5, sigma_difference=8.0, restart=3)
     assert releases.zcdp(0) == releases.zcdp(1) == 0
     assert releases.zcdp(6) == pytest.approx(2 * (DELTA / 0.5) ** 2 / 2 + 3 * (2 * M / 8) ** 2 / 2)
-    assert "hides nothing" in str(epsilon(GaussianDifferenceReleases(M, DELTA, 0.0, 1.0, 3), 6))
+    silent = GaussianDifferenceReleases(**COMMON, sigma=0.0, sigma_difference=1.0, restart=3)
+    assert "hides nothing" in str(epsilon(silent, 6))
 
 
 def test_what_cannot_be_accounted_for_is_said() -> None:
-    unknown = TrackingReleases(D, 0.1, np.inf, DELTA, 1.0, 1.0, 0.9)
+    unknown = TrackingReleases(**TRACKING, u_y=1.0)
     assert "finite Lipschitz bound" in str(epsilon(unknown, 5))
     assert "dpp2 only" in str(epsilon(mechanism("diadsp"), 5, published=True))
 
 
 EXAMPLES = (
-    StepReleases(D, M, DELTA, 1.0, 0.9, "difference", 0.1, 1.0, 0.5, 0.7),
-    TrackingReleases(D, 0.1, np.inf, DELTA, 1.0, 2.0, 0.9),
-    GaussianStepReleases(M, DELTA, 1.0, "own", 0.1),
-    GaussianDifferenceReleases(M, DELTA, 1.0, 2.0, 7),
-    Unaccounted("nobody knows"),
+    StepReleases(
+        **COMMON, dimension=D, u_x=1.0, decay=0.9, memory="difference", steps=Schedule(0.1, slowdown=0.5, power=0.7)
+    ),
+    TrackingReleases(**TRACKING, u_y=2.0),
+    GaussianStepReleases(**COMMON, sigma=1.0, memory="own", steps=Schedule(0.1)),
+    GaussianDifferenceReleases(**COMMON, sigma=1.0, sigma_difference=2.0, restart=7),
+    Unaccounted(reason="nobody knows"),
 )
 
 

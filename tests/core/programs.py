@@ -6,11 +6,11 @@ else must choose its keys itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
@@ -111,7 +111,7 @@ def assert_close(actual: Any, desired: Any, tolerance: float = 1e-12, least: flo
     assert float(np.abs(actual - desired).max()) <= tolerance * scale
 
 
-def fit(x: Sequence[float] | Array, y: Sequence[float] | Array) -> tuple[float, float]:
+def fit(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """Slope and R² of the least-squares line through (x, y)."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     slope, intercept = np.polyfit(x, y, 1)

@@ -16,7 +16,7 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Unsupported
 from studies.compare import Comparison, Grid, GridPoint, compare, named, of_files, page, tables
 from studies.compare.fair import Bounds, Fitted, fitted
-from studies.compare.methods import DAMPED, FURTHER
+from studies.compare.methods import further_settings
 
 PROBLEM = Experiment.load(
     overrides={"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}
@@ -45,7 +45,7 @@ def test_the_runs_own_account_agrees(made: Comparison) -> None:
 
 
 def test_nobody_is_dropped_in_silence(made: Comparison) -> None:
-    known = {*ALGORITHMS.names, *DAMPED}
+    known = {*ALGORITHMS.names, "dpp2-damped-1", "dpp2-damped-2"}
     left_out = {one.label: one.reason for one in made.left_out}
     assert {entry.method.label for entry in made.entries} | set(left_out) == known
     assert set(left_out) == set(NO_PURE)
@@ -121,13 +121,14 @@ def test_a_smaller_step_of_dpp2_keeps_beta_below_alpha() -> None:
 
 
 def test_the_further_setting_is_the_one_that_is_named() -> None:
-    for name, (key, factors) in FURTHER.items():
-        section, _, field = key.partition(".")
-        plain, varied = (
-            named([name], PROBLEM)[0].at(GridPoint(5, 0.9, 1.0, factor)) for factor in (1.0, factors[0] or 0.5)
-        )
+    settings = further_settings()
+    assert len(settings) == 10
+    for name, further in settings.items():
+        section, _, field = further.key.partition(".")
+        factor = further.factors[0] or 0.5
+        plain, varied = (named([name], PROBLEM)[0].at(GridPoint(5, 0.9, 1.0, by)) for by in (1.0, factor))
         before, after = (getattr(getattr(one, section), field) for one in (plain, varied))
-        assert after == pytest.approx(before * (factors[0] or 0.5)), name
+        assert after == pytest.approx(before * factor), name
 
 
 def test_files_are_compared_on_one_problem_only() -> None:

@@ -17,7 +17,7 @@ from dpp2.experiment import Experiment
 from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
 from dpp2.privacy.plan import LOOKED, Effort, Plan, Plans, frontier, plan
 from dpp2.privacy.response import Candidates, Response, linearise
-from dpp2.privacy.trials import final_gaps, response_of, solve
+from dpp2.privacy.trials import TrialSettings, final_gaps, response_of, solve
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 ALPHA, BETA, RHO = 0.1, 0.05, 10.0
@@ -48,7 +48,15 @@ def planned(experiment: Experiment, budget: float, smoothness: float, effort: Ef
 
 
 def spent(found: Plan, smoothness: float, dimension: int) -> float:
-    mechanism = Dpp2Releases(dimension, ALPHA, smoothness, 0.1, found.u_e, found.u_w, found.decay)
+    mechanism = Dpp2Releases(
+        dimension=dimension,
+        alpha=ALPHA,
+        smoothness=smoothness,
+        adjacency=0.1,
+        u_e=found.u_e,
+        u_w=found.u_w,
+        decay=found.decay,
+    )
     figure = epsilon(mechanism, found.rounds)
     assert isinstance(figure, Epsilon)
     assert figure.value is not None
@@ -103,7 +111,7 @@ class TestModel:
     def test_embedded_runs_have_the_expected_gap(self) -> None:
         experiment = quadratic().resolve()
         response = response_of(solve(experiment))
-        gaps = np.array(list(final_gaps(experiment, 8, 0.5, 2.0, 0.5, 0.9, range(60))))
+        gaps = np.array(list(final_gaps(experiment, TrialSettings(8, 0.5, 2.0, 0.5, 0.9), range(60))))
         error = gaps.std(ddof=1) / math.sqrt(len(gaps))
         assert abs(expected(response, 8, 0.9, 0.5, 0.5, 2.0) - gaps.mean()) < 3 * error
 

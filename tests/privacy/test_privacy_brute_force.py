@@ -154,7 +154,7 @@ def test_random_runs_of_random_adjacent_pairs_never_lose_more_than_accounted(dam
 
 
 def test_damping_changes_the_messages_but_not_the_privacy_loss() -> None:
-    """O and η determine s, d and q under any τ, so the noise has to load_node_records the same differences."""
+    """O and η determine s, d and q under any τ, so the noise has to absorb the same differences."""
     shift = MECHANISM.adjacency * WORST
     losses = [loss_of(MECHANISM, -5.0, shift, seed=3, silent=True, damping=tau) for tau in (0.0, 0.5, 1.0)]
     assert losses == pytest.approx([accounted(MECHANISM)] * 3, rel=1e-9)

@@ -15,6 +15,7 @@ from dpp2.errors import BadInput
 from dpp2.privacy import Calibration, Dpp2Releases, Epsilon, Releases, Unsupported, calibrate, epsilon
 from dpp2.privacy.baselines import StepReleases, TrackingReleases
 from dpp2.privacy.calibrate import Unknown
+from dpp2.schedule import Schedule
 
 USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 
@@ -47,7 +48,7 @@ def answer(
     return found
 
 
-def spent(mechanism: Dpp2Releases, rounds: int, published: bool = False) -> Epsilon:
+def spent(mechanism: Releases, rounds: int, published: bool = False) -> Epsilon:
     figure = epsilon(mechanism, rounds, published=published)
     assert isinstance(figure, Epsilon)
     return figure
@@ -67,9 +68,9 @@ def test_the_decay_found_spends_the_budget_and_the_float_below_overspends(
     if not found.feasible:
         assert not spent(replace(m, decay=1.0), rounds, published).fits(budget)
         return
-    assert 0 < found.mechanism.decay <= 1
+    assert 0 < found.decay <= 1
     assert keeps(budget, found.epsilon)
-    shorter = replace(m, decay=float(np.nextafter(found.mechanism.decay, 0)))
+    shorter = replace(m, decay=float(np.nextafter(found.decay, 0)))
     assert not spent(shorter, rounds, published).fits(budget)
 
 
@@ -81,8 +82,9 @@ def test_the_scale_found_spends_the_budget_with_one_factor_on_both(
     found = answer(m, budget, "scale", rounds, published)
     assert found.feasible
     assert keeps(budget, spent(found.mechanism, rounds, published))
+    assert isinstance(found.mechanism, Dpp2Releases)
     assert (found.mechanism.u_e, found.mechanism.u_w) == (m.u_e * found.factor, m.u_w * found.factor)
-    assert found.mechanism.decay == m.decay
+    assert found.decay == m.decay
 
 
 @settings(deadline=None)
@@ -108,7 +110,7 @@ def test_an_infeasible_decay_names_the_smallest_epsilon_that_is_feasible() -> No
     assert found.epsilon == least
     assert f"ε = {least.value:.10g}" in str(found.reason)
     assert least.value is not None
-    assert answer(USUAL, least.value, "decay", 100).mechanism.decay == 1.0
+    assert answer(USUAL, least.value, "decay", 100).decay == 1.0
 
 
 def test_infeasible_rounds_name_what_one_round_spends() -> None:
@@ -119,7 +121,7 @@ def test_infeasible_rounds_name_what_one_round_spends() -> None:
 
 def test_with_one_round_the_decay_does_not_matter_and_the_answer_says_so() -> None:
     found = answer(USUAL, 1.0, "decay", 1)
-    assert (found.feasible, found.mechanism.decay) == (True, 1.0)
+    assert (found.feasible, found.decay) == (True, 1.0)
     assert "does not matter" in str(found.reason)
     assert not answer(USUAL, 1e-6, "decay", 1).feasible
 
@@ -127,7 +129,7 @@ def test_with_one_round_the_decay_does_not_matter_and_the_answer_says_so() -> No
 def test_publishing_makes_the_decay_matter_even_after_one_round() -> None:
     found = answer(USUAL, 1.0, "decay", 1, published=True)
     assert keeps(1.0, found.epsilon)
-    assert found.mechanism.decay < 1
+    assert found.decay < 1
 
 
 def test_a_budget_that_any_decay_keeps_is_answered_with_the_smallest_float() -> None:
@@ -175,8 +177,8 @@ def test_rounds_are_asked_for_unless_they_are_solved_for(rounds: int | None) -> 
 
 
 BASELINES = (
-    StepReleases(10, 5.03, 0.1, 1.0, 0.9, "none", 0.1),
-    TrackingReleases(10, 0.01, 5.03, 0.1, 2.0, 5.0, 0.9),
+    StepReleases(dimension=10, smoothness=5.03, adjacency=0.1, u_x=1.0, decay=0.9, memory="none", steps=Schedule(0.1)),
+    TrackingReleases(dimension=10, alpha=0.01, smoothness=5.03, adjacency=0.1, u_x=2.0, u_y=5.0, decay=0.9),
 )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpp2.errors import BadInput
 from dpp2.privacy import Dpp2Releases, Epsilon, Ledger, Unsupported, calibrate, epsilon, publish_term
+from dpp2.privacy.baselines import BASELINES
 from dpp2.privacy.calibrate import Calibration
 
 USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
@@ -190,3 +191,57 @@ def test_a_run_that_starts_anew_within_its_budget_is_not_held_back_by_its_own_ch
     for wanted in (5, 10, 11):
         allowance = ledger.rounds_within(20.0, mechanism, "run", wanted, resumed_at=0)
         assert (allowance.rounds, allowance.reason) == (wanted, None)
+
+
+# What ledgers on disk hold, byte for byte. They outlive programs: all of it must be read, and written as it was.
+STORED = (
+    (
+        '{"kind": "dpp2", "dimension": 10, "alpha": 0.1, "smoothness": 5.03, "adjacency": 0.1, '
+        '"u_e": 1.0, "u_w": 1.0, "decay": 0.9, "start_adjacency": 0.0}',
+        '{"rounds": 5, "published": 5, "epsilon": 3.650409668153697, "log10_epsilon": 0.562341606000261, '
+        '"reason": null}',
+    ),
+    (
+        '{"kind": "step", "dimension": 3, "smoothness": 2.0, "adjacency": 0.1, "u_x": 1.0, "decay": 0.9, '
+        '"memory": "difference", "step": 0.1, "ratio": 1.0, "slowdown": 0.5, "power": 0.7}',
+        '{"rounds": 5, "published": null, "epsilon": 0.12842311249230848, "log10_epsilon": '
+        '-0.8913568086302867, "reason": null}',
+    ),
+    (
+        '{"kind": "tracking", "dimension": 3, "alpha": 0.1, "smoothness": "inf", "adjacency": 0.1, '
+        '"u_x": 1.0, "u_y": 2.0, "decay": 0.9}',
+        '{"rounds": 5, "published": null, "epsilon": null, "log10_epsilon": null, "reason": '
+        '"unsupported, because the gradient needs a finite Lipschitz bound, and smoothness is inf"}',
+    ),
+    (
+        '{"kind": "gaussian step", "smoothness": 2.0, "adjacency": 0.1, "sigma": 1.0, "memory": "own", '
+        '"step": 0.1, "ratio": 1.0, "slowdown": 0.0, "power": 0.0}',
+        '{"rounds": 5, "published": null, "epsilon": null, "log10_epsilon": null, "reason": '
+        '"unsupported, because Gaussian noise has no pure \\u03b5; what holds is (\\u03b5, \\u03b4_dp) = '
+        '(0.3345, 1e-05), by zCDP"}',
+    ),
+    (
+        '{"kind": "gaussian difference", "smoothness": 2.0, "adjacency": 0.1, "sigma": 1.0, '
+        '"sigma_difference": 2.0, "restart": 7}',
+        '{"rounds": 5, "published": null, "epsilon": null, "log10_epsilon": null, "reason": '
+        '"unsupported, because Gaussian noise has no pure \\u03b5; what holds is (\\u03b5, \\u03b4_dp) = '
+        '(22.63, 1e-05), by zCDP"}',
+    ),
+    (
+        '{"kind": "unaccounted", "reason": "nobody knows", "smoothness": 0.0}',
+        '{"rounds": 5, "published": null, "epsilon": null, "log10_epsilon": null, "reason": '
+        '"unsupported, because nobody knows"}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("mechanism", "rest"), STORED, ids=lambda text: json.loads(text).get("kind", ""))
+def test_what_a_ledger_holds_is_read_and_written_again_byte_for_byte(mechanism: str, rest: str) -> None:
+    stored = '{"mechanism": ' + mechanism + ", " + rest[1:]
+    plain = {"version": 1, "agent": "3", "data_digest": "d1", "runs": {"run": json.loads(stored)}}
+    assert json.dumps(Ledger.from_dict(plain).entries["run"].to_dict()) == stored
+
+
+def test_every_kind_of_releases_has_an_entry_of_its_own_among_those() -> None:
+    kinds = [json.loads(mechanism)["kind"] for mechanism, _ in STORED]
+    assert kinds == [cls.kind for cls in (Dpp2Releases, *BASELINES)]

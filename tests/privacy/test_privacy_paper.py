@@ -119,7 +119,7 @@ def test_corollary_1_with_delta_where_it_belongs_is_equivalent_to_its_own_condit
     alpha: float, M: float, delta: float, u_e: float, u_w: float, budget: float
 ) -> None:
     assume(alpha * M < 0.999)
-    m = Dpp2Releases(10, alpha, M, delta, u_e, u_w, 0.9)
+    m = Dpp2Releases(dimension=10, alpha=alpha, smoothness=M, adjacency=delta, u_e=u_e, u_w=u_w, decay=0.9)
     c, bounds = per_round_cost(m), bounds_of(m, budget)
     assume(abs(c / budget - 1) > 1e-9)
     assert (c < budget) == (u_e > bounds.u_e_meant and alpha < bounds.alpha_meant)

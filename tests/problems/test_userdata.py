@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpp2.errors import BadInput
+from dpp2.errors import BadInput, Inadmissible, MissingData, UnknownName
 from dpp2.problems import ProblemSection
 
 Build = Callable[..., ProblemSection]
@@ -192,3 +193,29 @@ def test_keys_that_do_not_fit(build: Build, table: dict[str, Any], message: str)
     with pytest.raises(BadInput) as refusal:
         build(2, name="file", **table)
     assert str(refusal.value).startswith(message)
+
+
+def test_data_that_are_not_here_are_told_from_data_that_are_wrong(build: Build, folder: Path) -> None:
+    """Whoever can do without them may go on; whoever finds them broken must not."""
+    for missing in (str(folder / "nowhere"), str(folder)):
+        with pytest.raises(MissingData):
+            build(3, name="file", path=missing).objective([2], 3)
+    (folder / "agent-1.csv").write_text("1,2,7\n")
+    with pytest.raises(BadInput, match="labels −1 or 1") as refused:
+        build(2, name="file", path=str(folder)).objective([1], 2)
+    assert not isinstance(refused.value, MissingData)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        BadInput("noise.u_w", -1, "a number ≥ 0"),
+        MissingData("problem.path", "data", "a readable folder"),
+        Inadmissible("algorithm.beta", 1.0, "a smaller one"),
+        UnknownName("network.topology", "rign", "rign", ["ring", "star"]),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
+def test_a_refusal_keeps_its_kind_and_its_sentence_between_processes(refusal: BadInput) -> None:
+    back = pickle.loads(pickle.dumps(refusal))
+    assert (type(back), str(back), back.field) == (type(refusal), str(refusal), refusal.field)

@@ -1,0 +1,176 @@
+"""A new algorithm is one file and one entry; so is a new problem. Each file below is a whole worked example."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpp2 import Experiment, run
+from dpp2.algorithms import ALGORITHMS
+from dpp2.privacy import Epsilon
+from dpp2.problems import PROBLEMS
+from dpp2.schema import Registry
+from studies.compare import Grid, compare, named, tables
+
+ALGORITHM = '''
+"""Gradient descent over neighbours with a coupling of its own: x⁺ = x^a − χ P x^a − α g, with x^a = x + noise sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
+from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.steps import StepSection
+from dpp2.arrays import Array
+from dpp2.schedule import Schedule
+from dpp2.weights import Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledState:
+    x: Array
+
+
+class Coupled(NoisyProgram):
+    section: CoupledSection
+
+    def start(self, x0: Array) -> CoupledState:
+        return CoupledState(x0)
+
+    def round(self, s: CoupledState, k: int) -> Round:
+        noise = self.drawn(k)
+        xa = s.x + noise["noise_x"]
+        Lxa = yield Broadcast("xa", xa)
+        f, grad = self.objective(s.x)
+        return CoupledState(xa - self.section.chi * Lxa - self.section.alpha * grad), Private(f, grad, noise, {})
+
+
+class CoupledSection(StepSection):
+    program_class = Coupled
+    tunables = (Tunable("alpha", 1e-3, 1.0), Tunable("chi", 0.05, 1.0))
+    further = Further("algorithm.chi", (0.25, 0.5, 1.0))
+
+    name: Literal["coupled"] = "coupled"
+    alpha: float = Field(0.1, gt=0, description="a number > 0")
+    chi: float = Field(0.5, gt=0, description="a number > 0 and below 2/λ_max(P)")
+
+    @property
+    def steps(self) -> Schedule:
+        return Schedule(self.alpha)
+
+    def check(self, eigenvalues: Spectrum, rounds: int) -> None:
+        check_mixing(eigenvalues, self.chi)
+
+    def recovered(self, heard: Heard) -> Recovered:
+        m, Pm, after, _ = heard.only()
+        return Recovered(m, (m - self.chi * Pm - after) / self.alpha)
+'''
+
+PROBLEM = '''
+"""f_i(x) = Σ_t log cosh(x_t − b_it): smooth, convex, M = 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from dpp2.arrays import Array
+from dpp2.problems.base import DATA, OneSample, ProblemSection, agent_rng
+
+
+class LogCoshSection(ProblemSection):
+    public_keys = ("name", "dimension")
+
+    name: Literal["log-cosh"] = "log-cosh"
+    dimension: int = Field(5, ge=1, description="a whole number ≥ 1")
+
+    def objective(self, owned: Sequence[int], agents: int) -> LogCosh:
+        draws = [agent_rng(self.drawing_seed(), DATA, agent).standard_normal(self.dimension) for agent in owned]
+        return LogCosh(np.stack(draws))
+
+
+@dataclass(frozen=True, eq=False)
+class LogCosh(OneSample):
+    centres: Array
+
+    @property
+    def dimension(self) -> int:
+        return int(self.centres.shape[1])
+
+    @property
+    def smoothness(self) -> Array:
+        return np.ones(len(self.centres))
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        away = x - self.centres
+        return np.log(np.cosh(away)).sum(axis=1), np.tanh(away)
+'''
+
+
+def added(registry: Registry[Any], package: str, name: str, section: str, source: str, folder: Path) -> Iterator[str]:
+    """One file in the package and one entry in its registry, for as long as a test runs."""
+    module = name.replace("-", "_")
+    (folder / f"{module}.py").write_text(source)
+    spec = importlib.util.spec_from_file_location(f"{package}.{module}", folder / f"{module}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    registry._places[name] = f"{module}:{section}"
+    try:
+        yield name
+    finally:
+        del registry._places[name], sys.modules[spec.name]
+
+
+@pytest.fixture
+def algorithm(tmp_path: Path) -> Iterator[str]:
+    yield from added(ALGORITHMS, "dpp2.algorithms", "coupled", "CoupledSection", ALGORITHM, tmp_path)
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Iterator[str]:
+    yield from added(PROBLEMS, "dpp2.problems", "log-cosh", "LogCoshSection", PROBLEM, tmp_path)
+
+
+def small(**more: object) -> Experiment:
+    overrides = {"network.topology": "ring", "network.agents": 5, "run.rounds": 30}
+    return Experiment.load(overrides=overrides | {key.replace("__", "."): value for key, value in more.items()})
+
+
+def test_a_new_algorithm_runs_is_accounted_for_and_is_compared(algorithm: str) -> None:
+    result = run(small(algorithm__name=algorithm, noise__u_x=1.0, problem__samples=10, problem__dimension=3))
+    assert result.rounds == 30
+    assert isinstance(result.privacy.epsilon, Epsilon)
+    assert result.metrics.bytes[1] == 2 * 5 * 3 * 8  # ten directed edges, three numbers
+    common = small(problem__samples=10, problem__dimension=3).resolve()
+    grid = Grid(rounds=(4,), decays=(1.0,), steps=(1.0,), finalists=1, trials=1)
+    made = compare(common, named([algorithm], common), 10.0, grid=grid, seeds=1, executor="processes:1")
+    (entry,) = made.entries
+    assert entry.epsilon.value == pytest.approx(10.0)
+    assert "algorithm.chi" in tables.cells(entry)[-1]
+
+
+def test_a_new_problem_runs_with_every_algorithm_and_has_a_public_form(problem: str) -> None:
+    for name in ALGORITHMS.names:
+        chosen = {"network__topology": "star"} if name == "diff2" else {}
+        result = run(small(problem__name=problem, algorithm__name=name, **chosen))
+        assert np.isfinite(result.metrics.gap).all(), name
+    section = result.experiment.problem
+    assert section.public_form() == {"name": problem, "dimension": 5}
+    assert b"seed" in section.data_identity(0, 5)

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-docker keys lint proto type bench format clean
+.PHONY: demo test test-slow test-docker keys lint proto type bench format clean purge
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
@@ -54,5 +54,14 @@ type: $(READY)
 bench: $(READY)
 	$(BIN)/dpp2 bench core
 
+# What a command can make again, and nothing else. runs/ and secrets/ are left alone: they hold what has been spent.
 clean:
-	rm -rf $(VENV) runs build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+# Without its ledger a data set has a full budget again, and without its journal a node would draw old noise for new data.
+purge:
+	@echo "This removes runs/, secrets/ and .env: ledgers (what has been spent), journals, homes of nodes and keys."
+	@printf 'Nothing can bring them back. Type yes to go on: '; read -r answer || true; \
+	  [ "$$answer" = yes ] || { echo "Nothing was removed."; exit 1; }
+	rm -rf runs secrets .env
+	@$(MAKE) --no-print-directory clean

@@ -117,7 +117,8 @@ class Experiment:
         if problem.seed is None:
             # Without a run seed the data still need one: 1, as for a seeded run, since data are not secrets of the run.
             problem = problem.updated(seed=self.run.seed if isinstance(self.run.seed, int) else 1)
-        return replace(self, network=network, problem=problem.resolve(network.agents))
+        settle = problem.resolve_for_records if self.privacy.adjacency == "record" else problem.resolve
+        return replace(self, network=network, problem=settle(network.agents))
 
     def setting(self, name: str) -> Any:
         """A setting by the name that an override would give it, such as "noise.u_e"."""

@@ -219,7 +219,8 @@ class Simulation:
         """The account of the rounds that were run."""
         stopped = self.allowance.reason if self.k == self.allowance.rounds else None
         spent, claimed = self.account.epsilon(self.k), self.account.paper_epsilon(self.k)
-        return PrivacyReport(spent, claimed, stopped, self.account.notes)
+        diverged = self.divergence is not None and self.k < self.allowance.rounds
+        return PrivacyReport(spent, claimed, stopped, self.account.notes_after(diverged=diverged))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,8 @@ STATUS = {
     "unknown sender": grpc.StatusCode.NOT_FOUND,
     "not a neighbour": grpc.StatusCode.PERMISSION_DENIED,
     "impostor": grpc.StatusCode.UNAUTHENTICATED,
+    "expired": grpc.StatusCode.UNAUTHENTICATED,
+    "revoked": grpc.StatusCode.UNAUTHENTICATED,
     "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
     "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
     "not a frame": grpc.StatusCode.INVALID_ARGUMENT,

@@ -15,6 +15,7 @@ from dpp2 import keys as keyed
 from dpp2.errors import BadInput
 from dpp2.prepared import Secrets, seeded_keys
 from store.files import write_new
+from store.modes import check_private
 
 _SIZE = 32
 
@@ -63,8 +64,7 @@ def _read(path: Path, field: str) -> bytes:
         raise BadInput(field, str(path), f"a readable key file ({error.strerror})") from None
     except UnicodeDecodeError:
         raise BadInput(field, str(path), f"{_SIZE} bytes in hexadecimal") from None
-    if mode & 0o077:
-        raise BadInput(field, str(path), "a file that only its owner can read (mode 0600 or 0400)")
+    check_private(field, path, mode)
     try:
         key = bytes.fromhex(text.strip())
     except ValueError:

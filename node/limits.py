@@ -7,6 +7,7 @@ BACKOFF_MOST = 2.0  # … doubling up to this
 REPORT_EVERY = 1.0  # seconds between progress reports of a node that is busy; when it stops, it says so at once
 CALL_SECONDS = 30.0  # a control call that takes longer has failed
 PROBE_SECONDS = 5.0  # a health check that takes longer has failed
+RECHECK_SECONDS = 1.0  # between two looks at whether the certificate of an open stream still counts
 KEEPALIVE_SECONDS = 20
 
 CHECKPOINT_EVERY = 50  # rounds; a node that died runs up to twice as many again, as fast as it can, on what it is sent

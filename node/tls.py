@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from dpp2.errors import BadInput
+from store.modes import check_private
 
 if TYPE_CHECKING:
     from cryptography import x509  # loaded when there is a certificate to check, which plaintext nodes have not
@@ -62,6 +63,7 @@ class Identity:
     def load(cls, folder: Path, names: Sequence[str]) -> Identity:
         """Read and check a folder: a wrong or missing file is one sentence now, not a riddle at the first call."""
         ca, certificate, key = (_read(folder / name) for name in (CA, CERTIFICATE, KEY))
+        check_private("--tls", folder / KEY, (folder / KEY).stat().st_mode)
         _check(folder, ca, certificate, key, names)
         return cls(ca, certificate, key)
 

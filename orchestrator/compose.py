@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from dpp2 import Experiment
 from node.cluster import Cluster
+from orchestrator.demonstration import Demonstration
 
 PORT = 7000
 _FIRST_LINK_PORT = 7100
@@ -27,10 +28,14 @@ EXPERIMENT, DAMPED, RELAYED, DIRECT = "experiment.toml", "experiment-damped.toml
 class Deployment:
     """One experiment in containers. `folder` holds its public files and is named relative to the Compose file."""
 
-    experiment: Experiment  # resolved
-    damped: Experiment  # the same with damping, for the override
+    shown: Demonstration
+    damped: Demonstration  # the same with damping, for the override
     folder: str
     written_by: str  # the command line, for the first line of each file
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.shown.experiment
 
     @property
     def agents(self) -> range:
@@ -47,7 +52,7 @@ class Deployment:
         addresses = {agent: f"agent-{agent}:{PORT}" for agent in self.agents}
         relays = {pair: f"eavesdropper:{port}" for pair, port in self.links.items()}
         return {
-            EXPERIMENT: self.experiment.to_toml(),
+            EXPERIMENT: self.shown.to_toml(),
             DAMPED: self.damped.to_toml(),
             RELAYED: Cluster(addresses, relays).to_toml(),
             DIRECT: Cluster(addresses, {}).to_toml(),

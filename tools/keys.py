@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 
+from dpp2.errors import BadInput
 from dpp2.keys import fresh_key
 from node.keyring import write_key
 from orchestrator import certs
@@ -35,7 +37,8 @@ def main() -> None:
     agents = range(parser.parse_args().agents)
     secrets, nodes = Path("secrets"), Path("runs/nodes")
     secrets.mkdir(mode=0o700, exist_ok=True)
-    write_text(secrets / ".gitignore", "*\n")
+    if not (unseen := secrets / ".gitignore").exists():
+        write_text(unseen, "*\n")
     made = draw_keys(secrets, len(agents)) + draw_data(secrets, len(agents))
     made += certs.make(secrets / "certs", [(agent,) for agent in agents])
     for name in (*(f"agent-{agent}" for agent in agents), "orchestrator", "eavesdropper"):
@@ -82,4 +85,9 @@ def _own(path: Path, user: int, group: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BadInput as refusal:
+        sys.exit(f"make keys: {refusal}")
+    except PermissionError as error:
+        sys.exit(f"make keys: {error.filename} is not for this user: call it as its owner, or as root")

@@ -149,7 +149,8 @@ def decode(captures: Sequence[Path], public: Public) -> Decoded:
     if not listening.runs and not listening.encrypted:
         number = len(captured.conversations)
         wanted = f"captures of this experiment, but none of {number} conversations holds a frame of it"
-        raise BadInput("CAPTURE", [str(path) for path in captures], wanted)
+        reasons = f" ({'; '.join(captured.losses)})" if captured.losses else ""
+        raise BadInput("CAPTURE", [str(path) for path in captures], wanted + reasons)
     named = [between(conversation, public) for conversation in listening.encrypted]
     ciphertext = leaks(listening.encrypted, named, len(public.phases)) if listening.encrypted else None
     summary = _counted(captures, captured, listening)

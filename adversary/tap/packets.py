@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dpkt
 
 from adversary.tap import pcap
+from adversary.tap.checksums import Segment, Sifted, sift, verdict
 from adversary.tap.reassembly import Assembler
 from adversary.tap.sniffer import drops_file
 from adversary.tap.streams import Captured, Conversation
@@ -75,23 +77,46 @@ def _first_byte(tcp: Any) -> int:
 
 
 def read_packets(path: Path, content: bytes, captured: Captured) -> None:
-    capture, connections, other, cut = pcap.Capture(content), _Connections(), 0, 0
-    for packet in capture.packets():
-        cut += packet.length > len(packet.data)
-        ip = internet_packet(packet)
-        if ip is None or not isinstance(ip.data, dpkt.tcp.TCP):
-            other += 1
-            continue
+    capture, connections = pcap.Capture(content), _Connections()
+    found = _Found()
+    sifted = sift(found.segments_of(capture))
+    for segment in sifted.segments:
+        ip = segment.ip
         source, destination = _end(ip.src, ip.data.sport), _end(ip.dst, ip.data.dport)
         if source != destination:
-            connections.take(source, destination, packet.time, ip.data)
+            connections.take(source, destination, segment.time, ip.data)
     captured.conversations += [connection.conversation(captured) for connection in connections.all]
-    captured.gaps += _known_losses(path, capture, cut)
-    if other:
-        captured.notes.append(f"{path.name}: {other} packets were no TCP, and left out")
+    captured.lose(_known_losses(path, capture, found, sifted))
+    if found.other:
+        captured.notes.append(f"{path.name}: {found.other} packets were no TCP, and left out")
+    if unchecked := sifted.unchecked - found.cut_segments:
+        share = f"{unchecked} of {len(sifted.segments)} segments"
+        captured.notes.append(f"{path.name}: {share} carry no checksum of their own, so damage in them goes unseen")
 
 
-def _known_losses(path: Path, capture: pcap.Capture, cut: int) -> Iterator[str]:
+@dataclass
+class _Found:
+    """What a capture held, counted while it is read."""
+
+    other: int = 0  # packets that are no TCP
+    cut: int = 0  # packets of which the recording kept a part only
+    cut_segments: int = 0  # those of them that could be read as TCP
+    snap: int = 0  # the longest of the parts
+
+    def segments_of(self, capture: pcap.Capture) -> Iterator[Segment]:
+        for packet in capture.packets():
+            cut, ip = packet.length > len(packet.data), internet_packet(packet)
+            readable = ip is not None and isinstance(ip.data, dpkt.tcp.TCP)
+            if cut:
+                self.cut, self.snap = self.cut + 1, max(self.snap, len(packet.data))
+                self.cut_segments += readable
+            if readable:
+                yield Segment(packet.time, ip, verdict(ip, cut=cut))
+            elif not cut:
+                self.other += 1
+
+
+def _known_losses(path: Path, capture: pcap.Capture, found: _Found, sifted: Sifted) -> Iterator[str]:
     dropped = capture.lost
     if (beside := drops_file(path)).is_file():
         try:
@@ -100,8 +125,10 @@ def _known_losses(path: Path, capture: pcap.Capture, cut: int) -> Iterator[str]:
             yield f"{beside.name}: not readable, so nobody knows how many packets the kernel dropped"
     if dropped:
         yield f"{path.name}: the recording system dropped {dropped} packets"
-    if cut:
-        yield f"{path.name}: {cut} packets were cut to the recording's snap length"
+    if found.cut:
+        yield f"{path.name}: {found.cut} packets were cut to the recording's snap length, {found.snap} bytes"
+    if sifted.wrong:
+        yield f"{path.name}: {sifted.wrong} segments were damaged (wrong checksums) and left out"
     if capture.torn:
         yield f"{path.name}: {capture.torn}"
 

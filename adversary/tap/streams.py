@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from adversary.tap.reassembly import UnbrokenBytes
@@ -26,3 +27,9 @@ class Captured:
     conversations: list[Conversation] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)  # those of the gaps that speak of a whole file
+
+    def lose(self, sentences: Iterable[str]) -> None:
+        found = list(sentences)
+        self.losses += found
+        self.gaps += found

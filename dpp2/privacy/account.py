@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 class Note:
     """A sentence that belongs beside every ε of a run, and what it is about."""
 
-    kind: Literal["seed", "telemetry", "smoothness", "solution"]
+    kind: Literal["seed", "telemetry", "smoothness", "solution", "start", "data", "divergence"]
     text: str
+
+
+_WATCHED = Note(
+    "divergence", "the divergence watch stopped the run: it looks at all agents' values, so when it did is outside ε"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +66,10 @@ class Account:
     def notes(self) -> tuple[str, ...]:
         """All remarks, as sentences."""
         return tuple(note.text for note in self.remarks)
+
+    def notes_after(self, *, diverged: bool) -> tuple[str, ...]:
+        """The same for a run that is over; `diverged`: the watch stopped it."""
+        return (*self.notes, *([_WATCHED.text] if diverged else []))
 
     def notes_without(self, kind: str) -> tuple[str, ...]:
         """The same where one of them no longer applies."""
@@ -162,5 +171,9 @@ def _remarks(experiment: Experiment) -> Iterator[Note]:
     if experiment.privacy.smoothness is None:
         outside = "M_i is computed from the private data and is outside ε: declare privacy.smoothness"
         yield Note("smoothness", outside)
+    if experiment.run.start not in ("normal", "zero"):
+        yield Note("start", "run.start is a file: whatever data its x⁰ was made from are outside ε")
+    if (looked := experiment.problem.looked_at()) is not None:
+        yield Note("data", looked)
     bare = "solution.npz holds x^K as it is, which no ε covers: release it with `dpp2 privacy publish`"
     yield Note("solution", bare)

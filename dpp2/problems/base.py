@@ -82,6 +82,17 @@ class ProblemSection(Section):
         """Settle, once and over all agents, what the objectives of single agents rest on (`seed` is set by then)."""
         return self
 
+    def resolve_for_records(self, agents: int) -> Self:
+        """The same for `privacy.adjacency = "record"`: what it settles must not hang on any record.
+
+        Otherwise one record would move the objectives of other agents, too, and δ speaks of one agent's alone.
+        """
+        return self.resolve(agents)
+
+    def looked_at(self) -> str | None:
+        """What of the objectives was computed from all agents' data, in a sentence; None if nothing was."""
+        return None
+
     @abstractmethod
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
         """The f_i of these agents."""

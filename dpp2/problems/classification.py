@@ -60,6 +60,9 @@ class ClassificationSection(ProblemSection):
                 settled = settled.updated(**{key: default})
         return settled
 
+    def looked_at(self) -> str | None:
+        return "features are standardised by mean and deviation of all agents' data, which is outside ε"
+
     def data_identity(self, agent: int, agents: int) -> bytes:
         """How many agents there are decides what each one holds."""
         return super().data_identity(agent, agents) + b" of %d" % agents

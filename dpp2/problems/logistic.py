@@ -4,7 +4,12 @@
 Only the products a_is = y_is z_is enter, so only they are kept. M_i = ¼ λ_max(Z_iᵀZ_i/m) + 2λω is a tight bound.
 The paper states M̄ = 5.03 but not its features: standard normal ones, times the one scale that makes max_i M_i equal
 `smoothness`, reproduce it. That scale looks at all agents' data, so it is computed once, when the experiment is
-resolved, and stored as `problem.scale`.
+resolved, and stored as `problem.scale`, with a mark that says so.
+
+Where single records are to be protected no record may decide on the scale: clipping bounds what a record does to its
+own agent, but through the scale it would move all others. There the scale is the one that the distribution calls for,
+    scale² · ¼ (1 + √(d/m))² + 2λω = smoothness        (Marchenko–Pastur: where λ_max(Z_iᵀZ_i/m) tends to)
+and the clipping that follows is a clipping of the features as they are drawn, in other units.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from pydantic import Field, PrivateAttr
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import DATA, Counts, ProblemSection, agent_rng
+from dpp2.schema import Table
 
 _LARGEST = 100.0  # seven factors of exp of it are still a float64
 
@@ -35,16 +41,39 @@ class LogisticSection(ProblemSection):
     lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
     omega: float = Field(1.0, ge=0, description="a number ≥ 0")
     scale: float | None = Field(None, gt=0, description="a number > 0 (default: what `smoothness` needs)")
+    scale_from_data: bool | None = Field(
+        None, description="true or nothing: set where `scale` is computed from the data"
+    )
     _feature_bound: float | None = PrivateAttr(None)
 
     def resolve(self, agents: int) -> Self:
         if self.scale is not None:
             return self
+        rest = self._data_smoothness()
+        steepest = max(float(data_smoothness(self._draw(i)[None])[0]) for i in range(agents))
+        return self.updated(scale=float(np.sqrt(rest / steepest)), scale_from_data=True)
+
+    def resolve_for_records(self, agents: int) -> Self:
+        """The scale from d and m alone; see the module."""
+        if self.scale is not None:
+            return self
+        steepest = (1 + np.sqrt(self.dimension / self.samples)) ** 2 / 4
+        return self.updated(scale=float(np.sqrt(self._data_smoothness() / steepest)))
+
+    def _data_smoothness(self) -> float:
+        """What of `smoothness` is left for the data."""
         regulariser = 2 * self.lambda_ * self.omega
         if self.smoothness <= regulariser:
             raise BadInput("problem.smoothness", self.smoothness, f"a number > 2·lambda·omega = {regulariser:g}")
-        steepest = max(float(data_smoothness(self._draw(i)[None])[0]) for i in range(agents))
-        return self.updated(scale=float(np.sqrt((self.smoothness - regulariser) / steepest)))
+        return self.smoothness - regulariser
+
+    def looked_at(self) -> str | None:
+        found = "problem.scale was computed from all agents' data and is outside ε: declare it"
+        return found if self.scale_from_data else None
+
+    def digest_table(self) -> Table:
+        """Without the mark: where the scale came from does not change what is computed."""
+        return {key: value for key, value in self.table().items() if key != "scale_from_data"}
 
     def objective(self, owned: Sequence[int], agents: int) -> Logistic:
         assert self.scale is not None, "the experiment is resolved before objectives are built"

@@ -1,4 +1,4 @@
-"""`dpp2 certs`, `dpp2 node`, `dpp2 orchestrate` and `dpp2 collect`: the pieces of a run over several machines."""
+"""`dpp2 node`, `dpp2 orchestrate` and `dpp2 collect`: the pieces of a run over several machines."""
 
 from __future__ import annotations
 
@@ -20,58 +20,12 @@ ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
 ]
 ExperimentFile = Annotated[Path, typer.Option("--experiment", metavar="FILE", help="The experiment (TOML).")]
-
-
-CertsCluster = Annotated[
-    Path | None, typer.Option("--cluster", metavar="FILE", help="cluster.toml: one certificate for each of its nodes.")
-]
-CertsAgents = Annotated[
-    int | None, typer.Option("--agents", metavar="N", help="Instead of a cluster: agents 0 … N−1, a node each.")
-]
-CertsOut = Annotated[Path, typer.Option(metavar="DIR", help="Where to; what is there already is kept.")]
 Tls = Annotated[Path | None, typer.Option(metavar="DIR", help="Certificates: certs/orchestrator of dpp2 certs.")]
 Plaintext = Annotated[bool, typer.Option("--plaintext", help="No TLS: nobody is authenticated.")]
 Strict = Annotated[bool, typer.Option("--strict", help="One round at a time.")]
 Window = Annotated[int, typer.Option(metavar="B", help="Rounds of credit, if not strict.")]
 State = Annotated[Path, typer.Option(metavar="FILE", help="Where an unseeded run's id is kept, to go on with it.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the nodes running at the end.")]
-
-
-@app.command(epilog=examples("dpp2 certs --cluster cluster.toml --out certs", "dpp2 certs --agents 6"))
-def certs(
-    cluster: CertsCluster = None,
-    agents: CertsAgents = None,
-    out: CertsOut = Path("certs"),
-    days: Annotated[int, typer.Option(metavar="N", help="How long they are valid.")] = 365,
-    json: Json = False,
-) -> None:
-    """Make an authority and a certificate for every node, for the orchestrator and for probes.
-
-    Each folder below DIR goes to its participant as it is. Keep ca.key to yourself: whoever has it can be anybody.
-    """
-    from orchestrator.certs import make
-
-    if not 0 < days <= 3650:
-        raise BadInput("--days", days, "a whole number from 1 to 3650")
-    made = make(out, _nodes(cluster, agents), days)
-    if json:
-        print_json({"authority": out / "ca.pem", "made": made})
-    else:
-        console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")
-
-
-def _nodes(cluster: Path | None, agents: int | None) -> list[tuple[int, ...]]:
-    """Which agents each node hosts."""
-    from node.cluster import Cluster
-
-    if (cluster is None) == (agents is None):
-        raise BadInput("--cluster", str(cluster), "either a cluster.toml or --agents N")
-    if cluster is not None:
-        loaded = Cluster.load(cluster)
-        return [tuple(loaded.agents_of_node(node)) for node in loaded.nodes()]
-    if not 0 < (agents or 0) <= 10_000:
-        raise BadInput("--agents", agents, "a whole number from 1 to 10,000")
-    return [(agent,) for agent in range(agents or 0)]
 
 
 @app.command(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpp2 import BadInput, Experiment
+from dpp2 import BadInput
 from dpp2.errors import UnknownName
 from orchestrator.cli.app import Json, Overrides, app, examples
 from orchestrator.output import errors, print_json
@@ -25,6 +26,7 @@ Files = Annotated[
 Override = Annotated[
     str | None, typer.Option(metavar="KIND", help="Print what goes over it instead: tls, damping or sniffer.")
 ]
+Kubernetes = Annotated[bool, typer.Option("--kubernetes", help="Print a Kubernetes manifest instead.")]
 
 
 @app.command(
@@ -32,6 +34,7 @@ Override = Annotated[
         "dpp2 compose --agents 20 --topology ring > ring-20.yml",
         "dpp2 compose --agents 20 --topology ring --override tls > ring-20-tls.yml",
         "docker-compose -f ring-20.yml -f ring-20-tls.yml up",
+        "dpp2 compose --agents 20 --topology ring --kubernetes > ring-20-kubernetes.yml",
     )
 )
 def compose(
@@ -40,35 +43,35 @@ def compose(
     overrides: Overrides = None,
     files: Files = None,
     override: Override = None,
+    kubernetes: Kubernetes = False,
     json: Json = False,
 ) -> None:
     """Print a Compose file for agents, orchestrator, eavesdropper and audit, and write the files that they share.
 
-    The keys and the data that it names are made by `make keys AGENTS=N`.
+    The keys and the data that it names are made by `make keys AGENTS=N`. The experiment has a budget for four runs;
+    `--set privacy.budget=…` names another.
     """
-    from orchestrator.compose import OVERRIDES
-
     if not 2 <= agents <= _MOST:
         raise BadInput("--agents", agents, f"a whole number from 2 to {_MOST:,}")
-    if override is not None and override not in OVERRIDES:
+    if kubernetes and (override is not None or files is not None):
+        raise BadInput("--kubernetes", True, "neither --override nor --files beside it: a manifest is whole")
+    network = _Network(agents, topology, overrides or [])
+    if kubernetes:
+        _print("kubernetes", network.manifest(), [], json)
+    else:
+        deployment, folder = network.deployment(files), network.folder(files)
+        text = _text(deployment, override)
+        _print("compose", text, _write(deployment, folder), json)
+
+
+def _text(deployment: Deployment, override: str | None) -> str:
+    from orchestrator.compose import OVERRIDES
+
+    if override is None:
+        return deployment.base()
+    if override not in OVERRIDES:
         raise UnknownName("--override", override, override, list(OVERRIDES))
-    folder = files or Path("deploy") / f"{topology}-{agents}"
-    deployment = _deployment(agents, topology, overrides or [], files, folder)
-    shared = _write(deployment, folder)
-    text = deployment.base() if override is None else OVERRIDES[override](deployment)
-    _print(text, shared, folder, json)
-
-
-def _deployment(agents: int, topology: str, overrides: list[str], files: Path | None, folder: Path) -> Deployment:
-    from orchestrator.compose import Deployment
-
-    said = [*(f"--set {one}" for one in overrides), *([f"--files {files}"] if files else [])]
-    return Deployment(
-        experiment=_experiment(agents, topology, overrides),
-        damped=_experiment(agents, topology, [*overrides, "algorithm.damping=1"]),
-        folder=str(folder) if folder.is_absolute() else f"./{folder}",
-        written_by=" ".join(["dpp2 compose", f"--agents {agents}", f"--topology {topology}", *said]),
-    )
+    return OVERRIDES[override](deployment)
 
 
 def _write(deployment: Deployment, folder: Path) -> list[Path]:
@@ -78,22 +81,46 @@ def _write(deployment: Deployment, folder: Path) -> list[Path]:
     return [folder / name for name in deployment.files()]
 
 
-def _print(text: str, shared: list[Path], folder: Path, json: bool) -> None:
+def _print(kind: str, text: str, shared: list[Path], json: bool) -> None:
     if json:
-        print_json({"compose": text, "files": shared})
-    else:
-        typer.echo(text, nl=False)
-        errors.print(f"written: {', '.join(path.name for path in shared)} in {folder}")
+        print_json({kind: text, "files": shared})
+        return
+    typer.echo(text, nl=False)
+    if shared:
+        errors.print(f"written: {', '.join(path.name for path in shared)} in {shared[0].parent}")
 
 
-def _experiment(agents: int, topology: str, overrides: list[str]) -> Experiment:
-    """The paper's algorithm on data that each agent brings along, with secrets from the operating system."""
-    ours = {
-        "run.seed": "os",
-        "run.transport": "grpc",
-        "network.topology": topology,
-        "network.agents": agents,
-        "problem.name": "file",
-        "problem.path": "/run/secrets",
-    }
-    return Experiment.load(None, [*(f"{name}={value}" for name, value in ours.items()), *overrides]).resolve()
+@dataclass(frozen=True)
+class _Network:
+    """What was asked for."""
+
+    agents: int
+    topology: str
+    overrides: list[str]
+
+    def folder(self, files: Path | None) -> Path:
+        return files or Path("deploy") / f"{self.topology}-{self.agents}"
+
+    def manifest(self) -> str:
+        from orchestrator.demonstration import Demonstration
+        from orchestrator.kubernetes import SECRETS, Manifest
+
+        overrides = [f"problem.path={SECRETS}", "run.telemetry=none", *self.overrides]
+        return Manifest(Demonstration.of(self.agents, self.topology, overrides), self._said("--kubernetes")).text()
+
+    def deployment(self, files: Path | None) -> Deployment:
+        from orchestrator.compose import Deployment
+        from orchestrator.demonstration import Demonstration
+
+        folder = self.folder(files)
+        return Deployment(
+            shown=Demonstration.of(self.agents, self.topology, self.overrides),
+            damped=Demonstration.of(self.agents, self.topology, [*self.overrides, "algorithm.damping=1"]),
+            folder=str(folder) if folder.is_absolute() else f"./{folder}",
+            written_by=self._said(*([f"--files {files}"] if files else [])),
+        )
+
+    def _said(self, *more: str) -> str:
+        """The command line, for the first line of what is written."""
+        sets = [f"--set {one}" for one in self.overrides]
+        return " ".join(["dpp2 compose", f"--agents {self.agents}", f"--topology {self.topology}", *sets, *more])

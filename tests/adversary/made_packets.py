@@ -52,3 +52,12 @@ def written(path: Path, packets: Iterable[Any], link_type: int = pcap.ETHERNET, 
         writer.writepkt_time(LINK_LAYERS[link_type](packet), 1_700_000_000.5 + when)
     path.write_bytes(file.getvalue())
     return path
+
+
+def raw(path: Path, packets: Iterable[bytes], snap: int = pcap.SNAP) -> Path:
+    """A pcap file of these very bytes, each packet cut to the snap length."""
+    content = [pcap.file_header()]
+    for when, packet in enumerate(packets):
+        content += [pcap.packet_header(when, len(packet[:snap]), len(packet)), packet[:snap]]
+    path.write_bytes(b"".join(content))
+    return path

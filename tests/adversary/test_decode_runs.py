@@ -25,7 +25,7 @@ from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
 from dpp2.errors import BadInput
 from node.codec import encode
-from tests.adversary.made_packets import talk, written
+from tests.adversary.made_packets import ethernet, raw, talk, written
 from tests.adversary.tapped import (
     InProcess,
     Live,
@@ -265,6 +265,16 @@ def test_whatever_is_lost_what_is_found_was_sent(
     assert whole or found.summary.gaps
 
 
+def as_packets(path: Path, size: int) -> list[Any]:
+    """What a relay recorded, cut into packets anew."""
+    packets = []
+    for number, conversation in enumerate(read([path]).conversations):
+        forward, back = (b"".join(run.data for run in runs) for runs in conversation.sent)
+        port = int(conversation.ends[1].rpartition(":")[2])
+        packets += talk(forward, back, size, (50_000 + number, port))
+    return packets
+
+
 @given(seed=st.integers(0, 10**6), size=st.integers(40, 1500), loss=st.sampled_from([0.0, 0.01, 0.1]))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_packets_in_any_order_twice_or_lost(
@@ -273,11 +283,7 @@ def test_packets_in_any_order_twice_or_lost(
     """Of a real run, cut into packets anew: what comes back was sent, and without losses all of it comes back."""
     nodes, path = relayed_run
     rng = random.Random(seed)
-    packets = []
-    for number, conversation in enumerate(read([path]).conversations):
-        forward, back = (b"".join(run.data for run in runs) for runs in conversation.sent)
-        port = int(conversation.ends[1].rpartition(":")[2])
-        packets += [packet for packet in talk(forward, back, size, (50_000 + number, port)) if rng.random() >= loss]
+    packets = [packet for packet in as_packets(path, size) if rng.random() >= loss]
     packets += rng.sample(packets, len(packets) // 10)
     rng.shuffle(packets)
     try:
@@ -290,6 +296,38 @@ def test_packets_in_any_order_twice_or_lost(
     if not loss:
         assert_what_was_sent(found.observation, nodes)
         assert found.summary.gaps == ()
+
+
+@given(seed=st.integers(0, 10**6), again=st.booleans())
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_bit_errors_lose_rows_and_never_change_one(
+    seed: int, again: bool, relayed_run: tuple[Live, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One bit in twenty packets each; where a sound copy of each follows, everything comes back."""
+    nodes, path = relayed_run
+    rng = random.Random(seed)
+    packets = [ethernet(packet) for packet in as_packets(path, size=300)]
+    bad = rng.sample(range(len(packets)), 20)
+    sound = [packets[number] for number in bad]
+    for number in bad:
+        at = rng.randrange(14, len(packets[number]))  # behind the Ethernet header, which has no checksum here
+        packets[number] = packets[number][:at] + bytes([packets[number][at] ^ 1]) + packets[number][at + 1 :]
+    file = tmp_path_factory.mktemp("damaged") / "a.pcap"
+    found = decoded(nodes, raw(file, packets + (sound if again else [])))
+    assert found.observation is not None
+    assert is_part_of_the_truth(found.observation, nodes)
+    assert any("segments were damaged (wrong checksums) and left out" in gap for gap in found.summary.gaps)
+    if again:
+        assert_what_was_sent(found.observation, nodes)
+
+
+def test_a_capture_that_was_cut_too_short_says_so_instead_of_holding_no_frames(
+    relayed_run: tuple[Live, Path], tmp_path: Path
+) -> None:
+    nodes, path = relayed_run
+    packets = [ethernet(packet) for packet in as_packets(path, size=300)]
+    with pytest.raises(BadInput, match=r"holds a frame of it \(a\.pcap: \d+ packets were cut to .* 60 bytes\)"):
+        decoded(nodes, raw(tmp_path / "a.pcap", packets, snap=60))
 
 
 @given(choice=st.data())

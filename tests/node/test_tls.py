@@ -304,6 +304,8 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a key that is none": (lambda at: (at / "key.pem").write_text(""), "a private key in PEM, without a password"),
     "a key with a password": (locked, "a private key in PEM, without a password"),
+    "a key that its group can read": (lambda at: (at / "key.pem").chmod(0o640), "a file that only its owner can read"),
+    "a key that everybody can read": (lambda at: (at / "key.pem").chmod(0o644), "a file that only its owner can read"),
     "another's key": (
         lambda at: (at / "key.pem").write_bytes((at.parent / "probe" / "key.pem").read_bytes()),
         "the key of cert.pem beside it",

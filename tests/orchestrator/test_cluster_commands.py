@@ -337,7 +337,9 @@ def test_certificates_and_who_can_read_them(dpp2: Call, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     certs = tmp_path / "certs"
     folders = ["node-0", "node-1", "orchestrator", "probe"]
-    assert json.loads(done.out) == {"authority": str(certs / "ca.pem"), "made": [str(certs / name) for name in folders]}
+    told = json.loads(done.out)
+    assert list(told.pop("fingerprints")) == folders
+    assert told == {"authority": str(certs / "ca.pem"), "made": [str(certs / name) for name in folders], "lists": []}
     secret = {path.relative_to(certs).as_posix() for path in certs.rglob("*") if "key" in path.name}
     assert secret == {"ca.key", *(f"{name}/key.pem" for name in folders)}
     assert {(certs / name).stat().st_mode & 0o777 for name in secret} == {0o600}

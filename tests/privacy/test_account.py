@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpp2 import BadInput, Experiment, Simulation, run
+from dpp2.arrays import Array
 from dpp2.privacy import Curve, Dpp2Releases, Epsilon, Unsupported, cumulative, epsilon, theorem_3
 from dpp2.privacy.account import Account
-from dpp2.problems.logistic import Logistic
+from dpp2.problems.logistic import Logistic, LogisticSection
 
 USUAL = Dpp2Releases(dimension=2, alpha=0.1, smoothness=1.0, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
 TABLES = {
@@ -246,9 +247,50 @@ class TestRecords:
         assert isinstance(found, Logistic)
         return found
 
+    def resolved(self, **changes: Any) -> LogisticSection:
+        found = experiment(**self.CHANGES | changes).resolve().problem
+        assert isinstance(found, LogisticSection)
+        return found
+
+    def test_one_record_changes_no_other_agents_objective_by_a_bit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However far away the record is: through the scale it moved them all."""
+        before, draw = self.objective(), LogisticSection._draw
+
+        def exchanged(section: LogisticSection, agent: int) -> Array:
+            products = draw(section, agent)
+            if agent == 1:
+                products[3] = -100 * products[3]
+            return products
+
+        monkeypatch.setattr(LogisticSection, "_draw", exchanged)
+        after = self.objective()
+        assert [np.array_equal(old, new) for old, new in zip(before.products, after.products, strict=True)] == [
+            True,
+            False,
+            True,
+        ]
+        x = np.random.default_rng(1).standard_normal((3, 4))
+        moved = np.linalg.norm(before(x)[1] - after(x)[1], axis=1)
+        assert 0 < moved[1] <= 2 * self.BOUND / self.SAMPLES
+        assert (moved[0], moved[2]) == (0, 0)
+        assert (before.smoothness <= self.BOUND**2 / 4 + 2 * before.lambda_ * before.omega).all()
+
+    def test_the_scale_comes_from_public_numbers_and_is_about_what_the_data_call_for(self) -> None:
+        for dimension, samples in ((10, 200), (4, 20), (30, 60)):
+            sizes = {"problem__dimension": dimension, "problem__samples": samples}
+            public, seen = (
+                self.resolved(**sizes),
+                self.resolved(**sizes, privacy__adjacency=0.1, privacy__feature_bound=None),
+            )
+            assert public.scale is not None
+            assert seen.scale == pytest.approx(public.scale, rel=0.25)
+            assert public == self.resolved(**sizes, problem__seed=99).updated(seed=public.seed)
+            assert (public.scale_from_data, seen.scale_from_data) == (None, True)
+
     def test_features_are_clipped_in_direction_and_size(self) -> None:
         clipped = self.objective().products
-        raw = self.objective(privacy__adjacency=0.1, privacy__feature_bound=None).products
+        scale = self.resolved().scale
+        raw = self.objective(privacy__adjacency=0.1, privacy__feature_bound=None, problem__scale=scale).products
         sizes = np.linalg.norm(raw, axis=2, keepdims=True)
         assert sizes.min() > self.BOUND  # or there would be nothing to clip
         np.testing.assert_allclose(clipped, raw * (self.BOUND / sizes), rtol=1e-12)
@@ -305,3 +347,42 @@ class TestNotes:
         assert all(why in note for why, note in zip(void, found, strict=True))
         assert any("M_i is computed from the private data" in note for note in notes) == (smoothness is None)
         assert "solution.npz" in notes[-1]
+
+    def test_a_start_from_a_file_is_said(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+        said = "run.start is a file: whatever data its x⁰ was made from are outside ε"
+        assert said in run(experiment(run__start=str(tmp_path / "x.npy"))).privacy.notes
+        assert not any("run.start" in note for note in account_of(run__start="zero").notes)
+
+    LOGISTIC: dict[str, Any] = {"problem__name": "logistic", "problem__samples": 9}  # noqa: RUF012
+    SCALE = "problem.scale was computed from all agents' data and is outside ε: declare it"
+
+    def test_a_scale_from_all_agents_data_is_said(self, tmp_path: Path) -> None:
+        """Also of a run that is read back, while what the run is stays the same."""
+        computed = experiment(**self.LOGISTIC).resolve()
+        (tmp_path / "experiment.toml").write_text(computed.to_toml())
+        read = Experiment.load(tmp_path / "experiment.toml").resolve()
+        assert read.digest == computed.digest
+        for one in (computed, read):
+            assert self.SCALE in Simulation(one, record=False).account.notes
+        declared = experiment(**self.LOGISTIC, problem__scale=computed.problem.table()["scale"])
+        assert declared.resolve().digest == computed.digest
+        records = experiment(**self.LOGISTIC, privacy__adjacency="record", privacy__feature_bound=1.0)
+        for one in (declared, records):
+            assert self.SCALE not in Simulation(one, record=False).account.notes
+
+    def test_features_that_all_agents_data_have_standardised_are_said(self) -> None:
+        found = Experiment.load(overrides={"network.agents": 3, "problem.name": "classification"})
+        assert any(
+            "standardised by mean and deviation of all agents' data" in n
+            for n in Simulation(found, record=False).account.notes
+        )
+
+    def test_a_run_that_the_divergence_watch_stopped_says_so(self) -> None:
+        counterexample = Path(__file__).parents[2] / "experiments" / "counterexample.toml"
+        said = "the divergence watch stopped the run: it looks at all agents' values, so when it did is outside ε"
+        stopped = run(Experiment.load(counterexample))
+        assert stopped.diverged
+        assert stopped.rounds < stopped.experiment.run.rounds
+        assert stopped.privacy.notes[-1] == said
+        assert said not in run(experiment()).privacy.notes

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from dpp2.algorithms.base import Private, Program
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
@@ -68,12 +66,6 @@ class Hosting:
         """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""
         order = [*self.owned, *(agent for neighbour in neighbours for agent in neighbour.theirs)]
         return Mixer(self.graph, self.prepared.edge_weights, self.owned, order)
-
-    def rows_of(self, agents: tuple[int, ...], rows: Array) -> Array:
-        """Some of the rows of all hosted agents."""
-        if agents == self.owned:
-            return rows
-        return np.asarray(rows[[self.owned.index(agent) for agent in agents]])
 
 
 def state_arrays(state: Any) -> dict[str, Array]:

@@ -404,7 +404,7 @@ async def test_a_client_built_from_the_descriptor_alone(nodes: Live) -> None:
             "grpc.reflection.v1alpha.ServerReflection",
         },
         "health": "SERVING",
-        "frame": ["run", "round", "phase", "senders", "rows"],
+        "frame": ["run", "round", "phase", "senders", "rows", "dimension"],
         "prepare": grpc.StatusCode.FAILED_PRECONDITION,
     }
 

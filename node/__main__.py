@@ -63,6 +63,7 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
         cluster=options.cluster,
         home=options.home,
         tls=options.tls,
+        allow=options.allow,
         every=options.checkpoint_every,
         telemetry=options.telemetry == "full",
         keys=options.keys,
@@ -154,6 +155,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     security = parser.add_mutually_exclusive_group(required=True)
     security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
     security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")
+    add("--allow", type=Path, metavar="FILE", help="fingerprints of certificates that count (allowed.txt in --tls)")
     add("--telemetry", choices=("full", "none"), default="none", help="full: write down x, gradients and noise, too")
     add(
         "--checkpoint-every",
@@ -171,6 +173,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     missing = [name for name in ("experiment", "cluster", "home") if not getattr(options, name)]
     if missing and not options.probe:
         parser.error(f"--{missing[0]} is needed")
+    if options.allow and options.plaintext:
+        parser.error("--allow needs --tls: in plaintext nobody shows a certificate")
     if options.checkpoint_every < 1:
         parser.error(f"--checkpoint-every must be a whole number ≥ 1, not {options.checkpoint_every}")
     return options

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from node.admission import Admission, peer_certificate
 from node.cluster import Cluster
 from node.errors import PeerFault, Refusals
 from node.hosting import Hosting, Neighbour
 from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS
 from node.links import STREAM_ENDED
+from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
 from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
 
@@ -26,9 +29,18 @@ def transport_limit(hosting: Hosting) -> tuple[str, int]:
 class Peers:
     """All streams of one run at one node."""
 
-    def __init__(self, shell: Shell, cluster: Cluster, identity: Identity | None, refusals: Refusals) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        cluster: Cluster,
+        identity: Identity | None,
+        refusals: Refusals,
+        admission: Admission | None = None,
+    ) -> None:
+        """`admission`: there is one where there is an identity."""
         self._shell, self._agents = shell, shell.machine.agents
         self._cluster, self._identity, self._refusals = cluster, identity, refusals
+        self._admission = admission
 
     def dial(self) -> list[asyncio.Task[None]]:
         """One task for each neighbour that we are to dial: the lower-numbered node does."""
@@ -37,10 +49,11 @@ class Peers:
 
     async def answer(self, context: Any) -> None:
         """A neighbour has dialled."""
-        proven = None if self._identity is None else proven_names(context.auth_context())
-        neighbour, need = self._welcome(dict(context.invocation_metadata()), proven)
+        metadata = dict(context.invocation_metadata())
+        names = None if self._identity is None else proven_names(context.auth_context())
+        neighbour, need = self._welcome(metadata, names)
         since = self._shell.machine.k
-        await context.send_initial_metadata(self._metadata(since))
+        await context.send_initial_metadata((*self._metadata(since), *self._proof(metadata, context)))
         await self._shell.speak(neighbour, need, context, since)
 
     async def _dial(self, neighbour: Neighbour) -> None:
@@ -52,15 +65,14 @@ class Peers:
             method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
             while True:
                 since = self._shell.machine.k
-                call = method(metadata=self._metadata(since))
+                asked = challenge()
+                call = method(metadata=(*self._metadata(since), *self._challenge(asked)))
                 try:
                     metadata = dict(await call.initial_metadata())
                     if "dpp2-run" in metadata:  # otherwise it turned us away: it is not prepared yet
-                        found, need = self._welcome(metadata, None)  # its certificate was checked by its name
-                        if found != neighbour:
-                            raise PeerFault("unknown sender", f"{address} hosts other agents")
+                        need, pem = self._recognise(neighbour, metadata, asked)
                         wait = BACKOFF_FIRST
-                        await self._shell.speak(neighbour, need, call, since)
+                        await self._while_admitted(pem, self._shell.speak(neighbour, need, call, since))
                 except PeerFault as fault:
                     self._refusals.count(fault)
                 except STREAM_ENDED:
@@ -69,6 +81,32 @@ class Peers:
                     call.cancel()
                 await asyncio.sleep(wait)  # not in `finally`: a node that stops does not wait
                 wait = min(2 * wait, BACKOFF_MOST)
+
+    def _proof(self, metadata: Mapping[str, Any], context: Any) -> Metadata:
+        if self._identity is None:
+            return ()
+        return prove(self._identity, metadata, peer_certificate(context.auth_context()))
+
+    def _challenge(self, asked: bytes) -> Metadata:
+        return () if self._identity is None else ((CHALLENGE, asked),)
+
+    def _recognise(self, neighbour: Neighbour, metadata: Mapping[str, Any], asked: bytes) -> tuple[int, bytes | None]:
+        """From which round on the neighbour that we dialled needs frames, and its certificate, which it has proved."""
+        found, need = self._welcome(metadata, None)  # TLS has checked the name in its certificate
+        address, name = self._target(neighbour)
+        if found != neighbour:
+            raise PeerFault("unknown sender", f"{address} hosts other agents")
+        if self._identity is None or self._admission is None:
+            return need, None
+        pem = proven(self._identity, metadata, asked, name)
+        self._admission.admit(pem, datetime.now(UTC))
+        return need, pem
+
+    async def _while_admitted(self, pem: bytes | None, talk: Coroutine[Any, Any, None]) -> None:
+        if pem is None or self._admission is None:
+            await talk
+        else:
+            await self._admission.during(pem, talk)
 
     def _target(self, neighbour: Neighbour) -> tuple[str, str]:
         """Where to dial a neighbour (one of the links may have an address of its own), and the name it must prove."""

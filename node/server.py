@@ -17,9 +17,11 @@ from grpc_reflection.v1alpha import reflection
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from node.admission import Admission
 from node.cluster import Cluster
 from node.disk import RealDisk
 from node.errors import STATUS, NodeFailed, PeerFault, Refusals
+from node.gate import Gate
 from node.hosting import Hosting
 from node.keyring import Keyring
 from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
@@ -49,9 +51,13 @@ class NodeConfig:
     keys: Path | None = None  # folder with the agents' keys; None: `home`
     eta_key: Path | None = None
     ledger: Path | None = None  # None: in `home`
+    allow: Path | None = None  # fingerprints of the certificates that count; None: allowed.txt in `tls`, if it is there
 
     def identity(self) -> Identity | None:
         return None if self.tls is None else Identity.load(self.tls, node_names(self.owned))
+
+    def admission(self) -> Admission | None:
+        return None if self.tls is None else Admission.of(self.tls, self.allow)
 
 
 def run_folder(home: Path, run_id: str) -> Path:
@@ -64,7 +70,7 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
-        self.identity = config.identity()
+        self.identity, self.admission = config.identity(), config.admission()
         self.hosting = Hosting(config.experiment, config.owned)
         self.shell: Shell | None = None
         self.refusals = Refusals()
@@ -82,7 +88,8 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     async def start(self, listen: str) -> int:
         """Listen; returns the port. Port 0 lets the operating system choose."""
-        server = grpc.aio.server(options=[*SERVER_OPTIONS, transport_limit(self.hosting)])
+        gate = [] if self.admission is None else [Gate(self.admission, self.refusals)]
+        server = grpc.aio.server(interceptors=gate, options=[*SERVER_OPTIONS, transport_limit(self.hosting)])
         wire_pb2_grpc.add_ControlServicer_to_server(self, server)
         handler: Any = grpc.stream_stream_rpc_method_handler(
             self._exchange, request_deserializer=None, response_serializer=None
@@ -93,18 +100,22 @@ class Node(wire_pb2_grpc.ControlServicer):
         await checks.set("", health_pb2.HealthCheckResponse.SERVING)
         names = [service.full_name for service in wire_pb2.DESCRIPTOR.services_by_name.values()]
         reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-        try:
-            if self.identity is None:
-                level = logging.INFO if listen.startswith("127.") else logging.WARNING
-                log.log(level, "plaintext on %s: whoever can reach it can read, and nobody is authenticated", listen)
-                port = server.add_insecure_port(listen)
-            else:
-                port = server.add_secure_port(listen, self.identity.listener())
-        except RuntimeError:
-            raise NodeFailed(f"{listen} is taken or cannot be listened on") from None
+        port = self._listen(server, listen)
         await server.start()
         self._server = server
         return port
+
+    def _listen(self, server: grpc.aio.Server, listen: str) -> int:
+        level = logging.INFO if listen.startswith("127.") else logging.WARNING
+        if self.config.experiment.privacy.budget is None and self.config.experiment.run.seed == "os":
+            log.log(level, "no privacy.budget: whoever orchestrates decides how much of the agents' privacy is spent")
+        try:
+            if self.identity is not None:
+                return server.add_secure_port(listen, self.identity.listener())
+            log.log(level, "plaintext on %s: whoever can reach it can read, and nobody is authenticated", listen)
+            return server.add_insecure_port(listen)
+        except RuntimeError:
+            raise NodeFailed(f"{listen} is taken or cannot be listened on") from None
 
     async def stop(self) -> None:
         """In order: what has been run is durable, and what has been spent is settled."""
@@ -154,7 +165,7 @@ class Node(wire_pb2_grpc.ControlServicer):
         for complaint in run.folder.complaints:
             log.warning(complaint)
         shell = Shell(run)
-        self._peers = Peers(shell, cluster, self.identity, self.refusals)
+        self._peers = Peers(shell, cluster, self.identity, self.refusals, self.admission)
         self._tasks = [asyncio.create_task(self._guard(shell)), *self._peers.dial()]
         return shell
 

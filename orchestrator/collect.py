@@ -20,6 +20,7 @@ from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
 from dpp2.recorder import Recorder
+from dpp2.stability import HOPELESS
 from orchestrator.merge import MergedRun
 from orchestrator.results import write_results
 from store.files import json_text, write_npz, write_text
@@ -45,12 +46,12 @@ def collect(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: st
         if node.digest != experiment.digest:
             has_run = f"what {node.path} has run, which is {node.digest[:8]}"
             raise BadInput("--experiment", experiment.digest[:8], has_run)
-    telemetry = "full" if merged.telemetry else "none"
+    telemetry, early = "full" if merged.telemetry else "none", merged.k < experiment.run.rounds
     experiment = replace(experiment, run=experiment.run.updated(rounds=max(merged.k, 1), telemetry=telemetry))
     # Nothing is drawn any more, so any keys will do where the run's own are secret.
     prepared = PreparedRun.of(experiment, Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id))
     missing = _missing(prepared)
-    write = _with_data(prepared, merged) if missing is None else _without_data(prepared, merged)
+    write = _with_data(prepared, merged) if missing is None else _without_data(prepared, merged, early=early)
     directory = RunDirectory.create(out, force=force)  # only now: folders that cannot be read must replace nothing
     directory.describe(experiment)
     write(directory)
@@ -89,8 +90,8 @@ def _with_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDirecto
     return partial(write_results, simulation)
 
 
-def _without_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDirectory], object]:
-    """What the nodes wrote down; nobody has measured the last x."""
+def _without_data(prepared: PreparedRun, merged: MergedRun, *, early: bool) -> Callable[[RunDirectory], object]:
+    """What the nodes wrote down; nobody has measured the last x. `early`: they stopped before the last round."""
     experiment, k, x = prepared.experiment, merged.k, merged.state()["x"]
     smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
     account = Account.of(experiment, smoothness, merged.dimension)
@@ -99,7 +100,9 @@ def _without_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDire
     recorder.record_unmeasured(k, k + 1)
     records = {"observation": recorder.observation(k, prepared.P), "truth": recorder.truth(k)}
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
-    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes)}
+    diverged = early and not np.abs(x).max() < HOPELESS
+    notes = list(account.notes_after(diverged=diverged))
+    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": notes}
 
     def write(directory: RunDirectory) -> None:
         for name, arrays in (records | {"solution": {"x": x, "mean": x.mean(axis=0)}}).items():

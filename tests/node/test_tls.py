@@ -370,6 +370,18 @@ def test_tls_or_plaintext_must_be_said(folder: Path, tmp_path: Path, capsys: Any
         assert message in capsys.readouterr().err
 
 
+def test_a_list_of_certificates_needs_certificates(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command(folder, tmp_path)[:-2], "--plaintext", "--allow", str(tmp_path / "allowed.txt")])
+    assert ended.value.code == 2
+    assert "--allow needs --tls" in capsys.readouterr().err
+
+
+def test_a_list_that_is_named_must_be_there(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    assert main([*command(folder, tmp_path), "--allow", str(tmp_path / "allowed.txt")]) == 2
+    assert "a readable list of fingerprints" in capsys.readouterr().err
+
+
 def test_a_node_with_several_agents_needs_all_their_names(tmp_path: Path) -> None:
     certs.make(tmp_path, [(4, 5)], days=1)
     assert Identity.load(tmp_path / "node-4", node_names([4, 5]))
@@ -430,3 +442,15 @@ async def test_tls_needs_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFix
         await nodes.prepare()
         await nodes.finish()
     assert "plaintext" not in caplog.text
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "plaintext"])
+@pytest.mark.parametrize(("changes", "told"), [({}, 4), ({"privacy__budget": 1e9}, 0), ({"run__seed": 1}, 0)])
+async def test_a_node_without_a_budget_says_who_decides(
+    tls: bool, changes: dict[str, Any], told: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once at each of the four nodes; a run with a public seed has no ε to spend."""
+    caplog.set_level(logging.INFO)
+    async with live(small(**{"run__seed": "os"} | changes), tmp_path, one_each(4), tls=tls):
+        said = [record for record in caplog.records if "whoever orchestrates decides how much" in record.getMessage()]
+        assert len(said) == told

@@ -150,6 +150,10 @@ def advanced(simulation: Simulation) -> Any:
 
 @pytest.fixture(params=["dpp2", "pgtc"])  # one that sends what it counts, and one that counts as if it compressed
 def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Machines:
+    return run_apart(tmp_path, {"algorithm.name": request.param})
+
+
+def run_apart(tmp_path: Path, changes: dict[str, Any]) -> Machines:
     """Each machine has a folder with its own agents' data; the collector has none of them."""
     rng = np.random.default_rng(1)
     everything = tmp_path / "everything"
@@ -161,7 +165,7 @@ def apart(tmp_path: Path, request: pytest.FixtureRequest) -> Machines:
             features, labels = rng.normal(size=(6, 3)), np.sign(rng.normal(size=6))
             for at in (folder, everything):
                 np.savez(at / f"agent-{agent}.npz", features=features, labels=labels)
-    tables = TABLES | {"problem.name": "file", "problem.path": str(everything), "algorithm.name": request.param}
+    tables = TABLES | {"problem.name": "file", "problem.path": str(everything)} | changes
     del tables["problem.dimension"]
     machines = Machines(tmp_path / "machines", Experiment.load(overrides=tables))
     asyncio.run(machines.run(telemetry=True, paths=folders))
@@ -200,6 +204,18 @@ def test_with_a_declared_bound_the_account_needs_no_data(apart: Machines, collec
     assert ended.code == 0, ended.err
     document = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert document["epsilon"] == machines.simulation.account.epsilon(9).value  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("rho", "diverges"), [(1e9, True), (10.0, False)])
+def test_nodes_that_overflow_stopped_say_so(rho: float, diverges: bool, collect: Call, tmp_path: Path) -> None:
+    """The round in which they stopped tells of the data, and ε does not cover it."""
+    machines = run_apart(tmp_path, {"run.rounds": 60, "algorithm.rho": rho})
+    shutil.rmtree(tmp_path / "everything")
+    ended = collect(machines)
+    assert ended.code == 0, ended.err
+    document = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert (document["rounds"] < 60) == diverges
+    assert any("the divergence watch stopped the run" in note for note in document["notes"]) == diverges
 
 
 # --- what cannot be collected ---------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from adversary.attacks.base import Attack, Estimate
 from adversary.attacks.data import Data
 from adversary.attacks.direct import Direct
+from adversary.attacks.float_bits import FloatBits
 from adversary.attacks.increments import Increments
 from adversary.attacks.known_eta import KnownEta
 from adversary.attacks.parameter_free import ParameterFree
@@ -27,6 +28,7 @@ ATTACKS: tuple[Attack, ...] = (
     Tracked(),
     Server(),
     Data(),
+    FloatBits(),
 )
 
 __all__ = ["ATTACKS", "Attack", "Estimate"]

@@ -81,7 +81,7 @@ class Uniforms:
         return cls(words, steps)
 
     def signed(self, magnitudes: Array, g: Array, out: Array | None = None) -> Array:
-        """±g times these whole numbers, which are overwritten; never −0, whose sign would tell that of a value near 0."""
+        """±g times these whole numbers, which are overwritten; never −0, whose sign would tell on a value near 0."""
         factors = self.words & _SIGN
         factors |= g.view(np.uint64)
         magnitudes *= factors.view(np.float64)

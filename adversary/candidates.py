@@ -10,6 +10,7 @@ import numpy as np
 from adversary.attacks.float_bits import Excludes, ruled_out_share
 from adversary.scoring import Truth
 from dpp2.grid import GridNoise
+from dpp2.inversion import Law
 from dpp2.keys import NoiseStream, seed_key
 
 
@@ -46,7 +47,7 @@ def share_in(setting: Setting, messages: int, seed: int = 1) -> float:
     where = [seed_key(seed)] * messages, "e", range(messages), d
     right = setting.ratio * np.random.default_rng(seed).standard_normal((messages, d))
     if setting.bits:
-        sent = GridNoise(*where, (ones, ones), setting.bits).add(0, right)
+        sent = GridNoise(*where, (ones, ones), Law("laplace", setting.bits)).add(0, right)
     else:
         sent = right + np.asarray(NoiseStream(*where, ones, ones)(0))
     return ruled_out_share(sent, right, right + setting.epsilon / d, 1.0, setting.bits)

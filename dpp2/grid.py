@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.inversion import FARTHEST, SAMPLERS, Part, Uniforms
+from dpp2.inversion import Law, Part, Uniforms
 from dpp2.keys import SILENCE, Keystream, Noise, _one_or_column, _power, _runs, derive
 
 CARRIED = 2.0**53  # in units of the grid: larger values and the noise do not fit into one float64
@@ -55,9 +55,10 @@ def _rounded(values: Array, g: Array | float) -> Array:
     return steps
 
 
-def largest_carried(scale: float, bits: int, kind: str = "laplace") -> float:
+def largest_carried(scale: float, law: Law) -> float:
     """Values below this are carried with any noise that can be drawn: |v|/g + the farthest noise/g < 2⁵³."""
-    return CARRIED * float(grid(scale, bits)) - (FARTHEST[kind] * scale + float(grid(scale, bits)))
+    g = float(grid(scale, law.bits))
+    return CARRIED * g - (law.farthest * scale + g)
 
 
 def covered(values: Array, noise: Noise, g: Array | float) -> bool:
@@ -69,7 +70,7 @@ def covered(values: Array, noise: Noise, g: Array | float) -> bool:
 class GridNoise:
     """Laplace or Gaussian noise of scale u_i r_i^k on each agent's grid, for the agents owned here.
 
-    A function of (key, purpose, round, agent) like `keys.NoiseStream`, with two words for every variate.
+    A function of (key, purpose, round, agent) like `keys.NoiseStream`; `scales` are u and r, one per agent.
     """
 
     def __init__(
@@ -79,16 +80,13 @@ class GridNoise:
         agents: Sequence[int],
         dimension: int,
         scales: tuple[Array, Array],
-        bits: int = 20,
-        kind: str = "laplace",
+        law: Law,
     ) -> None:
-        u, decay = scales
-        self.u, self.decay, self.bits, self.dimension = _one_or_column(u), _one_or_column(decay), bits, dimension
-        self.silent = not u.any()
-        self.agents = len(agents)
-        self.sampler = SAMPLERS[kind]
+        self.u, self.decay = map(_one_or_column, scales)
+        self.silent = not scales[0].any()
+        self.agents, self.dimension, self.law = len(agents), dimension, law
         self.slices = [
-            (Keystream(derive(key, "grid noise", kind, purpose)), first, count)
+            (Keystream(derive(key, "grid noise", law.kind, purpose)), first, count)
             for key, first, count in _runs(keys, agents)
         ]
         self._together = min(max(_PIECE // (len(agents) * dimension), 1), _ROUNDS)
@@ -100,11 +98,17 @@ class GridNoise:
 
     def g(self, k: int) -> Array | float:
         """The grid of round k: one number, or a column; 0 where there is no noise."""
-        return grid(self.scale(k), self.bits)
+        return grid(self.scale(k), self.law.bits)
 
     def add(self, k: int, values: Array) -> Array:
         """What round k releases: the values on the grid, and its noise."""
         return to_grid(values, self.g(k)) + self(k)
+
+    def add_scaled(self, k: int, values: Array, factors: Array) -> tuple[Array, Array]:
+        """The same where the scale of a round is u r^k times a public factor per agent, (agents, 1); and its noise."""
+        scale = factors * self.scale(k)
+        noise = self._large(k, scale)
+        return to_grid(values, grid(scale, self.law.bits)) + noise, noise
 
     def __call__(self, k: int) -> Noise:
         """The noise of round k, (agents, d); silence where every scale is zero."""
@@ -123,19 +127,19 @@ class GridNoise:
         return [SILENCE if _is_zero(scale) else drawn for drawn, scale in zip(noise, scales, strict=True)]
 
     def _small(self, rounds: range, scales: Sequence[Array | float]) -> Array:
-        g, c = _lattice(np.array(scales).reshape(len(rounds), -1, 1), self.bits)  # (rounds, agents or 1, 1)
+        g, c = _lattice(np.array(scales).reshape(len(rounds), -1, 1), self.law.bits)  # (rounds, agents or 1, 1)
         d = self.dimension
         uniforms = Uniforms.of([(s, k, first * d, count * d) for k in rounds for s, first, count in self.slices])
         uniforms = uniforms.reshape(len(rounds), self.agents, d)
-        return uniforms.signed(self.sampler(uniforms, c), g)
+        return uniforms.signed(self.law.sampler(uniforms, c), g)
 
     def _large(self, k: int, scale: Array | float) -> Array:
-        steps, multipliers = (np.broadcast_to(part, (self.agents, 1)) for part in _lattice(scale, self.bits))
+        steps, multipliers = (np.broadcast_to(part, (self.agents, 1)) for part in _lattice(scale, self.law.bits))
         noise = np.empty((self.agents, self.dimension))
         for part, rows, columns in self._pieces(k):
             piece = noise[rows, columns]
             uniforms = Uniforms.of([part]).reshape(*piece.shape)
-            uniforms.signed(self.sampler(uniforms, multipliers[rows]), steps[rows], out=piece)
+            uniforms.signed(self.law.sampler(uniforms, multipliers[rows]), steps[rows], out=piece)
         return noise
 
     def _pieces(self, k: int) -> Iterator[tuple[Part, slice, slice]]:

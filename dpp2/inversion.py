@@ -29,7 +29,7 @@ we measured it (tests/core/test_grid.py), and we allow 8. With |X| ≤ 10.4 an e
     η ≤ 2·8.5·10.4·2^(b−51) + 1.3·2^(b−51) ≤ 180·2^(b−51)  8.4e-8 at b = 20
 
 *What this costs.* A mechanism whose every bin is right to a factor within 1 ± η spends at most ln((1+η)/(1−η)) more
-than the exact one, for every variate: `extra_epsilon`.
+than the exact one, for every variate: `Law.extra_epsilon`.
 
 *The tail.* P(G) is exact but for G = 80, which also has the mass 2^−80 of all G > 80. For every event S,
 sampled(S) ≤ (1+η)·exact(S) + 2^−80 and exact(S) ≤ sampled(S)/(1−η) + 2^−80. A pure ε therefore becomes
@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,6 @@ from dpp2.arrays import Array
 from dpp2.keys import Keystream, Words
 
 TAIL_BITS = 80  # s: what is not where it should be has at most the probability 2^−s, for every variate
-FARTHEST = {"laplace": TAIL_BITS * math.log(2), "gaussian": 10.4}  # no |X| is larger
-
 _LN2 = math.log(2)
 _SIGN, _FRACTION, _ONE = np.uint64(1 << 63), np.uint64((1 << 52) - 1), np.uint64(0x3FF << 52)
 _EXPONENT = np.uint64(52)  # where the exponent of a float64 begins
@@ -119,18 +117,35 @@ def gaussian_integers(uniforms: Uniforms, c: Multiplier) -> Array:
     return np.rint(magnitudes, out=magnitudes)
 
 
-SAMPLERS: dict[str, Sampler] = {"laplace": laplace_integers, "gaussian": gaussian_integers}
+@dataclass(frozen=True)
+class Law:
+    """Laplace or Gaussian noise on a grid of b bits. 0 bits: no grid, the doubles of `dpp2.keys`."""
+
+    kind: Literal["laplace", "gaussian"] = "laplace"
+    bits: int = 20
+
+    @property
+    def sampler(self) -> Sampler:
+        return laplace_integers if self.kind == "laplace" else gaussian_integers
+
+    @property
+    def farthest(self) -> float:
+        """No |X| is larger, rounding and the enlarged c included."""
+        reach = TAIL_BITS * _LN2 if self.kind == "laplace" else 10.4
+        return reach * (1 + 2.0 ** (1 - self.bits))
+
+    @property
+    def bin_error(self) -> float:
+        """η: how far, relatively, the probability of any bin can be off. Derived above."""
+        return 5 * 2.0 ** (self.bits - 52) if self.kind == "laplace" else 180 * 2.0 ** (self.bits - 51)
+
+    @property
+    def extra_epsilon(self) -> float:
+        """What bins that are not quite right add to ε, for every variate."""
+        return math.log1p(self.bin_error) - math.log1p(-self.bin_error)
 
 
-def bin_error(kind: str, bits: int) -> float:
-    """η: how far, relatively, the probability of any bin can be off. Derived above."""
-    return 5 * 2.0 ** (bits - 52) if kind == "laplace" else 180 * 2.0 ** (bits - 51)
-
-
-def extra_epsilon(kind: str, bits: int) -> float:
-    """What bins that are not quite right add to ε, for every variate."""
-    error = bin_error(kind, bits)
-    return math.log1p(error) - math.log1p(-error)
+LAWS = (Law("laplace"), Law("gaussian"))
 
 
 def _bits(kind: str, parts: list[bytes]) -> Any:

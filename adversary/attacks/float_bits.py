@@ -21,7 +21,7 @@ from adversary.attacks.base import Estimate, lacks_messages, lacks_start
 from adversary.views import View
 from dpp2.arrays import Array
 from dpp2.grid import grid, to_grid
-from dpp2.inversion import FARTHEST
+from dpp2.inversion import Law
 
 Flags = NDArray[np.bool_]
 Excludes = Callable[[Array], Flags]  # candidate gradients (N, d) at x⁰ → the agents (N,) whose candidate is impossible
@@ -83,7 +83,7 @@ def ruled_out_share(messages: Array, right: Array, wrong: Array, scale: float, b
 def _on_grid(message: Array, value: Array, scale: Array, bits: int) -> Flags:
     """A multiple of g, not too far from the value, and no −0."""
     g = np.asarray(grid(scale, bits))
-    far = np.abs(message - to_grid(value, g)) > FARTHEST["laplace"] * scale * (1 + 2.0 ** (1 - bits))
+    far = np.abs(message - to_grid(value, g)) > Law("laplace", bits).farthest * scale
     return np.asarray((to_grid(message, g) == message) & ~far & ~((message == 0) & np.signbit(message)))
 
 

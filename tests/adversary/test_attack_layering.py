@@ -26,7 +26,7 @@ ALLOWED = (
     "dpp2.arrays",
     "dpp2.grid.grid",
     "dpp2.grid.to_grid",
-    "dpp2.inversion.FARTHEST",
+    "dpp2.inversion.Law",
     "dpp2.problems.logistic.odds",
     "dpp2.problems.logistic.regularised",
 )

@@ -10,6 +10,7 @@ from adversary.attacks.float_bits import Exclusion, FloatBits, could_have_produc
 from adversary.candidates import Setting, ruled_out, share_in
 from adversary.views import local_view
 from dpp2.grid import GridNoise
+from dpp2.inversion import Law
 from dpp2.keys import NoiseStream, seed_key
 
 DELTA = 1.0
@@ -59,7 +60,7 @@ def test_what_was_sent_is_never_held_for_impossible(bits: int, u: float) -> None
     scales = np.full(300, u), np.ones(300)
     where = [seed_key(4)] * 300, "e", range(300), 10
     if bits:
-        sent = GridNoise(*where, scales, bits).add(0, values)
+        sent = GridNoise(*where, scales, Law("laplace", bits)).add(0, values)
     else:
         sent = values + np.asarray(NoiseStream(*where, *scales)(0))
     assert could_have_produced(sent, values, u, bits).all()

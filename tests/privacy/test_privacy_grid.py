@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from dpp2.arrays import Array
 from dpp2.grid import grid, largest_carried, to_grid
-from dpp2.inversion import TAIL_BITS
+from dpp2.inversion import TAIL_BITS, Law
 from dpp2.privacy import Dpp2Releases
 from dpp2.privacy.grid import GridCost, covered_rounds, first_uncovered
+
+LAPLACE = Law("laplace", 20)
 
 
 def laplace_bins(c: float, reach: int) -> Array:
@@ -30,7 +32,7 @@ def default(u: float = 1.0, decay: float = 0.9) -> Dpp2Releases:
 
 def totals(mechanism: Dpp2Releases, rounds: int, bits: int) -> tuple[float, float]:
     """ε on real numbers, and on the grid."""
-    cost, releases = GridCost(mechanism.dimension, bits), mechanism.log_releases(rounds)
+    cost, releases = GridCost(mechanism.dimension, Law("laplace", bits)), mechanism.log_releases(rounds)
     return sum(float(np.exp(one).sum()) for one in releases), sum(
         float(np.exp(cost.charged(one)).sum()) for one in releases
     )
@@ -92,40 +94,40 @@ def test_more_noise_never_costs_more() -> None:
 
 def test_a_value_that_is_the_same_in_both_worlds_costs_nothing() -> None:
     _, log_w = default().log_releases(3)
-    charged = GridCost(10, 20).charged(log_w)
+    charged = GridCost(10, LAPLACE).charged(log_w)
     assert charged[0] == -np.inf
     assert (charged[1:] > log_w[1:]).all()
 
 
 def test_without_a_grid_nothing_is_added() -> None:
-    cost, releases = GridCost(10, 0), default().log_releases(5)
+    cost, releases = GridCost(10, Law("laplace", 0)), default().log_releases(5)
     assert cost.charged(releases[0]) is releases[0]
     assert (cost.per_message, cost.extra(100), cost.log2_delta(releases)) == (0.0, 0.0, -math.inf)
 
 
 def test_gaussian_shifts_pay_the_root_of_the_dimension() -> None:
-    cost = GridCost(16, 10, "gaussian")
+    cost = GridCost(16, Law("gaussian", 10))
     assert np.exp(cost.charged_shifts(np.log([0.5]))).item() == pytest.approx(0.5 + 4 * 2**-10)
     assert 0 < cost.extra(100) < 1e-5
 
 
 def test_delta_adds_up_over_coordinates_and_messages_and_ends_at_one() -> None:
-    quiet = GridCost(10, 20).log2_delta(default(1e6, 1.0).log_releases(500))
+    quiet = GridCost(10, LAPLACE).log2_delta(default(1e6, 1.0).log_releases(500))
     assert quiet == pytest.approx(math.log2(999 * 10 * 2) - TAIL_BITS, abs=1e-4)  # round 0 sends no new x
-    assert GridCost(10, 20).log2_delta(default().log_releases(500)) == 0.0  # one round's ε alone is beyond any tail
-    assert GridCost(10, 20).log2_delta([np.full(3, -np.inf)]) == -math.inf
+    assert GridCost(10, LAPLACE).log2_delta(default().log_releases(500)) == 0.0  # beyond any tail
+    assert GridCost(10, LAPLACE).log2_delta([np.full(3, -np.inf)]) == -math.inf
 
 
 # --- coverage ----------------------------------------------------------------------------------------------------
 
 
 def test_coverage_ends_where_the_largest_value_passes_what_float64_carries() -> None:
-    k = covered_rounds(10.0, 1.0, 0.9, 20, 1000)
+    k = covered_rounds(10.0, 1.0, 0.9, LAPLACE, 1000)
     assert k == 191
-    assert largest_carried(0.9**k, 20) <= 10.0 < largest_carried(0.9 ** (k - 1), 20)
-    assert covered_rounds(10.0, 1.0, 1.0, 20, 1000) == 1000
-    assert first_uncovered(np.array([1.0, 1e300]), np.array([1.0, 0.0]), 20) is None  # no noise: nothing to carry
-    assert first_uncovered(np.array([1.0, np.nan]), np.array([1.0, 1.0]), 20) == 1
+    assert largest_carried(0.9**k, LAPLACE) <= 10.0 < largest_carried(0.9 ** (k - 1), LAPLACE)
+    assert covered_rounds(10.0, 1.0, 1.0, LAPLACE, 1000) == 1000
+    assert first_uncovered(np.array([1.0, 1e300]), np.array([1.0, 0.0]), LAPLACE) is None  # no noise: nothing to carry
+    assert first_uncovered(np.array([1.0, np.nan]), np.array([1.0, 1.0]), LAPLACE) == 1
 
 
 # --- where DPP²'s next round must start ---------------------------------------------------------------------------

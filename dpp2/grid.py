@@ -24,7 +24,7 @@ from dpp2.keys import SILENCE, Keystream, Noise, _one_or_column, _power, _runs, 
 
 CARRIED = 2.0**53  # in units of the grid: larger values and the noise do not fit into one float64
 _LOWEST = -900  # g is no smaller than 2^this: its inverse must be a number
-_PIECE = 32768  # variates that are drawn at a time: longer arrays leave the cache between two passes over them
+_PIECE = 50_000  # variates that are drawn at a time: fewer cost more calls, more leave the cache between two passes
 _ROUNDS = 64  # whose noise is drawn together, at most
 
 

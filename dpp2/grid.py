@@ -63,8 +63,8 @@ def largest_carried(scale: float, law: Law) -> float:
 
 def covered(values: Array, noise: Noise, g: Array | float) -> bool:
     """Whether float64 carried every sum of a value and its noise on this grid, without rounding it."""
-    sizes = np.abs(values) + np.abs(np.asarray(noise))
-    return bool(np.all(sizes < CARRIED * np.asarray(g)))
+    sizes, step = np.abs(values) + np.abs(np.asarray(noise)), np.asarray(g)
+    return bool(np.all((sizes < CARRIED * step) | (step == 0)))  # without noise there is nothing to carry
 
 
 class GridNoise:
@@ -136,24 +136,37 @@ class GridNoise:
     def _large(self, k: int, scale: Array | float) -> Array:
         steps, multipliers = (np.broadcast_to(part, (self.agents, 1)) for part in _lattice(scale, self.law.bits))
         noise = np.empty((self.agents, self.dimension))
-        for part, rows, columns in self._pieces(k):
+        for parts, rows, columns in self._pieces(k):
             piece = noise[rows, columns]
-            uniforms = Uniforms.of([part]).reshape(*piece.shape)
+            uniforms = Uniforms.of(parts).reshape(*piece.shape)
             uniforms.signed(self.law.sampler(uniforms, multipliers[rows]), steps[rows], out=piece)
         return noise
 
-    def _pieces(self, k: int) -> Iterator[tuple[Part, slice, slice]]:
+    def _pieces(self, k: int) -> Iterator[tuple[list[Part], slice, slice]]:
         """Some whole agents, or a part of one: its variates, and its rows and columns here."""
-        d, row, together = self.dimension, 0, max(_PIECE // self.dimension, 1)
-        length = d if together > 1 else _PIECE
+        d, row = self.dimension, 0
+        for some in self._grouped(max(_PIECE // d, 1)):
+            rows = slice(row, row + sum(count for _, _, count in some))
+            row = rows.stop
+            for left in range(0, d, _PIECE):  # beyond the first only where a piece is less than one agent
+                right = min(left + _PIECE, d)
+                parts = [(s, k, first * d + left, count * (right - left)) for s, first, count in some]
+                yield parts, rows, slice(left, right)
+
+    def _grouped(self, together: int) -> Iterator[list[tuple[Keystream, int, int]]]:
+        """The slices, cut and put together such that each group has so many agents; the last one may have fewer."""
+        group: list[tuple[Keystream, int, int]] = []
+        room = together
         for stream, first, count in self.slices:
-            for start in range(0, count, together):
-                stop = min(start + together, count)
-                for left in range(0, d, length):
-                    right = min(left + length, d)
-                    part = stream, k, (first + start) * d + left, (stop - start) * (right - left)
-                    yield part, slice(row + start, row + stop), slice(left, right)
-            row += count
+            while count:
+                taken = min(count, room)
+                group.append((stream, first, taken))
+                first, count, room = first + taken, count - taken, room - taken
+                if not room:
+                    yield group
+                    group, room = [], together
+        if group:
+            yield group
 
 
 def _is_zero(scale: Array | float) -> bool:

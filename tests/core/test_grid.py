@@ -78,6 +78,7 @@ def test_beyond_two_to_the_53_grid_units_the_sum_is_not_covered() -> None:
     g = noise.g(0)
     assert covered(np.full((5, 3), 1e9), noise(0), g)
     assert not covered(np.full((5, 3), CARRIED * float(g)), noise(0), g)
+    assert covered(np.full((5, 3), 1e300), SILENCE, 0.0)
     assert largest_carried(1.0, LAPLACE) == pytest.approx(2.0**33, rel=1e-6)
 
 
@@ -139,6 +140,16 @@ def test_an_agents_noise_is_the_same_alone_among_others_and_in_any_order(law: La
         assert np.asarray(whole(k)).tobytes() == rounds[k]
         rows = [np.asarray(stream(law, [i], dimension, u[i], r[i])(k)) for i in range(4)]
         assert np.concatenate(rows).tobytes() == rounds[k]
+
+
+@pytest.mark.parametrize(("agents", "dimension"), [(7, 9000), (3, 60_000), (40, 1300)])
+def test_agents_with_keys_of_their_own_draw_the_same_together(agents: int, dimension: int) -> None:
+    keys = [KEY if i % 3 else bytes([i] * 32) for i in range(agents)]
+    scales = np.ones(agents), np.full(agents, 0.9)
+    whole = np.asarray(GridNoise(keys, "w", range(agents), dimension, scales, LAPLACE)(4))
+    for i in (0, 1, 2, agents - 1):
+        alone = GridNoise(keys[i : i + 1], "w", [i], dimension, (np.ones(1), np.full(1, 0.9)), LAPLACE)(4)
+        assert np.asarray(alone).tobytes() == whole[i].tobytes()
 
 
 def test_variates_beyond_sixteen_zeros_are_the_same_alone_and_in_a_batch() -> None:

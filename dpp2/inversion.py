@@ -8,6 +8,8 @@
     64 bits   read once in 65,536 variates, where those 16 are all 0: G = 16 + the position of the lowest 1, up to 80
     U = m·2^−G is uniform in (0, 1): near U its lattice is as fine as U·2^−52, however far out
 
+(Whoever can time one agent's draws to a microsecond may notice that third read, and so noise beyond 11 scales.)
+
 *Laplace.* |X| = −ln U = G·ln 2 − ln m. As one float64 that number would lose its low bits far out. So c is first made
 a little larger, by less than 1.5·2^−b of itself, such that c·ln 2 is a whole number H = ⌈c·ln 2⌉. More noise than was
 accounted for costs no privacy, and now
@@ -22,8 +24,8 @@ and a bin holds m·2^52/c points of the lattice of m, give or take one: relative
                                                            is rounded
 so η ≤ 5·2^(b−52), which at b = 20 is 1.2e-9. It is 1e-9 in all bins but those at multiples of H.
 
-*Gauss.* |X| = −Φ⁻¹(U/2), by `scipy.special.ndtri`, which keeps its relative accuracy in the tail: within 6 ulp where
-we measured it (tests/core/test_grid.py), and we allow 8. With |X| ≤ 10.4 an edge is misplaced by at most
+*Gauss.* |X| = −Φ⁻¹(U/2), by `scipy.special.ndtri`, which keeps its relative accuracy in the tail: within 3.4 ulp
+where we measured it (tests/core/test_grid.py), and we allow 8. With |X| ≤ 10.4 an edge is misplaced by at most
 (8 + ½)·10.4·c·2^−52 bins, and a bin holds at least √(2/π)·m·2^52/c points:
 
     η ≤ 2·8.5·10.4·2^(b−51) + 1.3·2^(b−51) ≤ 180·2^(b−51)  8.4e-8 at b = 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ _ROUNDS = 3_200  # and no more rounds than these
 Note = Callable[[str], None]
 
 
-def noise(note: Note = lambda _: None) -> list[dict[str, Any]]:
+def noise(note: Note = lambda _: None) -> list[dict[str, float]]:
     """One row for each shape."""
     rows = []
     for agents, dimension in SHAPES:
@@ -29,7 +28,7 @@ def noise(note: Note = lambda _: None) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(agents: int, dimension: int) -> dict[str, Any]:
+def _row(agents: int, dimension: int) -> dict[str, float]:
     rounds = min(max(_VARIATES // (agents * dimension), 2), _ROUNDS)
     where = [seed_key(1)] * agents, "w", range(agents), dimension
     scales = np.ones(agents), np.full(agents, 0.999)

@@ -82,10 +82,15 @@ class Keystream:
 
     def words(self, round_: int, start: int, count: int) -> Words:
         """Words start … start+count−1 of a round, whatever was asked before."""
-        block, skipped = divmod(start * _WORD, _BLOCK)
+        stream = self.bytes(round_, start * _WORD, count * _WORD)
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+
+    def bytes(self, round_: int, start: int, count: int) -> bytes:
+        """The same, counted in bytes."""
+        block, skipped = divmod(start, _BLOCK)
         self._cipher.reset_nonce(round_.to_bytes(8, "big") + block.to_bytes(8, "big"))
-        stream = self._cipher.update(bytes(skipped + count * _WORD))
-        return np.frombuffer(stream, dtype="<u8", offset=skipped).astype(np.uint64, copy=False)
+        stream = self._cipher.update(bytes(skipped + count))
+        return stream[skipped:] if skipped else stream
 
 
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:

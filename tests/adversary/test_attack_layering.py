@@ -10,8 +10,8 @@ import pytest
 
 ROOM = Path(__file__).parents[2] / "adversary"
 ATTACKS = sorted((ROOM / "attacks").glob("*.py"))
-# The whole of what an attack may import; of dpp2 only array types, what algorithms declare to everybody, and the public
-# form of the logistic problem.
+# The whole of what an attack may import; of dpp2 only array types, what algorithms declare to everybody, the public
+# form of the logistic problem, and the arithmetic of the grid that noise lies on.
 ALLOWED = (
     "__future__",
     "abc",
@@ -27,6 +27,9 @@ ALLOWED = (
     "adversary.observation",
     "dpp2.arrays",
     "dpp2.algorithms.declared",
+    "dpp2.grid.grid",
+    "dpp2.grid.to_grid",
+    "dpp2.inversion.Law",
     "dpp2.problems.logistic.odds",
     "dpp2.problems.logistic.regularised",
 )

@@ -25,6 +25,7 @@ from dpp2.errors import BadInput
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 _NEARLY_ONE = -5.0  # below this t₁ the first term of δ is almost 1 and the second one small: nothing cancels
 _SHORT = 0.5  # a range up to this long is integrated by 16 nodes to the last digit
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _FAR = 50.0  # from here on 1 − t R(t) comes from its asymptotic series
 
 
@@ -99,8 +100,7 @@ def _fall_of_mills(middle: float, width: float) -> float:
     if width > _SHORT:
         first, second = _mills(np.array([middle - width / 2, middle + width / 2])).tolist()
         return float(first - second)
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    return float(width / 2 * (weights @ _minus_slope(middle + width / 2 * nodes)))
+    return float(width / 2 * (_WEIGHTS @ _minus_slope(middle + width / 2 * _NODES)))
 
 
 def _mills(t: Array) -> Array:

@@ -97,7 +97,10 @@ class TopK:
         flags = math.ceil(dimension / 8)
         kept = np.unpackbits(np.frombuffer(message[:flags], dtype=np.uint8), count=dimension).astype(bool)
         row = np.zeros(dimension)
-        row[kept] = np.frombuffer(message[flags:], dtype="<f8")[: np.count_nonzero(kept)]
+        numbers = np.frombuffer(message[flags:], dtype="<f8")
+        if np.count_nonzero(kept) > len(numbers):
+            raise ValueError("more entries than numbers")
+        row[kept] = numbers[: np.count_nonzero(kept)]
         return row
 
 
@@ -138,7 +141,8 @@ class Quantised:
             return np.full(dimension, np.nan)
         flags = np.unpackbits(np.frombuffer(message[_FLOAT:], dtype=np.uint8), count=dimension * self.bits)
         codes = flags.reshape(dimension, self.bits) @ (1 << np.arange(self.bits))
-        return np.asarray((codes - float(self._levels)) * step + 0.0)
+        with np.errstate(over="ignore"):  # a step that nobody honest sends
+            return np.asarray((codes - float(self._levels)) * step + 0.0)
 
     def _taken_apart(self, row: Array) -> tuple[float, Array]:
         """The step and the codes of a row C(v).
@@ -154,4 +158,4 @@ class Quantised:
             codes = np.rint(row / step)
             if np.array_equal(codes * step, row):
                 return step, codes
-        raise AssertionError(f"{row!r} is no row that {self!r} has made")
+        raise ValueError(f"{row!r} is no row that {self!r} has made")

@@ -62,7 +62,7 @@ class Cluster:
 
 
 def _agent(name: str) -> int:
-    if not name.isdecimal():
+    if not name.isdecimal() or name != str(int(name)):
         raise BadInput("agents", name, "the number of an agent")
     return int(name)
 

@@ -33,6 +33,7 @@ class Rows(NamedTuple):
     phase: str
     senders: tuple[int, ...]
     rows: bytes  # row after row, as they travel: d float64 for each sender, little-endian, or encoded
+    dimension: int = 0  # of encoded rows
 
 
 def payload(rows: Array) -> memoryview:
@@ -84,7 +85,11 @@ class RowFormat:
             return content
         rows, at = [], 0
         for sender, size in zip(senders, self._each(phase, senders), strict=True):
-            rows.append(self._encoding(phase, sender).decode(content[at : at + size], self.dimension))
+            encoding, message = self._encoding(phase, sender), content[at : at + size]
+            row = encoding.decode(message, self.dimension)
+            if encoding.encode(row) != message:
+                raise ValueError("a row has one encoding, and this is another")
+            rows.append(row)
             at += size
         return bytes(payload(np.stack(rows)))
 
@@ -117,19 +122,33 @@ def encode(run: str, round_: int, phase: str, senders: Sequence[int], rows: Arra
 
 
 def decode(content: bytes, form: RowFormat) -> Rows:
-    """A Frame as it came, after checking what can be checked of it by itself."""
+    """A Frame as it came, after checking everything that can be checked of it by itself."""
+    arrived = parse(content)
+    check_rows(arrived, form)
+    return arrived
+
+
+def parse(content: bytes) -> Rows:
+    """A Frame as it came. Nobody has looked at its rows: whoever knows which senders are due asks for them first."""
     try:
         frame = wire_pb2.Frame.FromString(content)
     except DecodeError:
         raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
-    senders, rows = tuple(frame.senders), frame.rows
-    if not senders or len(rows) != form.size(frame.phase, senders) or frame.dimension != form.told_dimension:
-        raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {form.dimension} numbers")
+    senders = tuple(frame.senders)
+    if not senders:
+        raise PeerFault("wrong dimension", f"{len(frame.rows)} bytes of no sender")
     if any(low >= high for low, high in pairwise(senders)):
         raise PeerFault("bad senders", f"{senders[:5]} are not in ascending order, each once")
-    if not readable(frame.phase, senders, rows, form):
-        raise PeerFault("not finite", f"round {frame.round}, phase {frame.phase!r} from {senders}")
-    return Rows(frame.run, frame.round, frame.phase, senders, rows)
+    return Rows(frame.run, frame.round, frame.phase, senders, frame.rows, frame.dimension)
+
+
+def check_rows(arrived: Rows, form: RowFormat) -> None:
+    """Whether there are as many bytes as these senders have, and all of them are numbers."""
+    _, round_, phase, senders, rows, dimension = arrived
+    if len(rows) != form.size(phase, senders) or dimension != form.told_dimension:
+        raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {form.dimension} numbers")
+    if not readable(phase, senders, rows, form):
+        raise PeerFault("not finite", f"round {round_}, phase {phase[:20]!r} from {senders[:5]}")
 
 
 def readable(phase: str, senders: tuple[int, ...], rows: bytes, form: RowFormat) -> bool:

@@ -180,8 +180,8 @@ class _RealMapped:
 
     def grow(self, size: int) -> None:
         """Zeros are written to the file now: mapped memory could not tell of a full disk."""
-        before = os.fstat(self._file).st_size
-        os.pwrite(self._file, bytes(size - before), before)
+        while (before := os.fstat(self._file).st_size) < size:  # a disk that is nearly full takes a part, and then none
+            os.pwrite(self._file, bytes(size - before), before)
         self.memory.close()
         self.memory = mmap.mmap(self._file, size)
 

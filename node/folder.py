@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, closing
 
+from dpp2.privacy import MOST_ROUNDS
 from node.disk import Disk
 from node.effects import SaveCheckpoint
+from node.errors import NodeFailed
 from node.files import Checkpoint, Checkpoints, Journal, RecordFiles
 from node.hosting import record_widths
 from node.machine import HostedRun, Memory
@@ -37,8 +39,16 @@ class RunFolder:
         return self._checkpoints.complaints
 
     def _released(self) -> int:
+        """How much credit there has been; a file of another version says nothing of it."""
         content = self._disk.read(_FACTS)
-        return int(json.loads(content).get("released", 0)) if content is not None else 0
+        try:
+            facts = {} if content is None else json.loads(content)
+            released = facts.get("released", 0)
+        except (ValueError, AttributeError):
+            released = None
+        if not isinstance(released, int) or not 0 <= released <= MOST_ROUNDS:
+            raise NodeFailed(f"{self._disk.path(_FACTS)} is damaged: this node cannot go on")
+        return released
 
     def note_released(self, rounds: int) -> None:
         """That many rounds may be begun, or have been when the node ends in order. Durable before anything is sent."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node.codec import RowFormat, Rows, decode, phase_header, readable, sender_header
+from node.codec import RowFormat, Rows, check_rows, parse, phase_header, readable, sender_header
 from node.errors import PeerFault
 from node.fingerprints import Fingerprint
 
@@ -104,8 +104,9 @@ class Inbox:
             rows = frame[before:]
             if readable(self.phases[phase], lane.senders, rows, self.form):
                 return lane.due, rows
-        arrived = decode(frame, self.form)
-        self._check(arrived, lane.senders)
+        arrived = parse(frame)
+        self._check(arrived, lane.senders)  # before its rows: nobody but the senders that are due has any here
+        check_rows(arrived, self.form)
         return len(self.phases) * arrived.round + self.phases.index(arrived.phase), arrived.rows
 
     def _open(self, n: int) -> bytes:

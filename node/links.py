@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 import grpc
@@ -15,7 +16,8 @@ from node.limits import ROOM_SECONDS
 
 log = logging.getLogger("dpp2.node")
 
-STREAM_ENDED = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)  # what reading and writing raise
+# What reading and writing raise; InternalError: a peer that has gone while it was written to.
+STREAM_ENDED = (grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
 
 
 class Stream(Protocol):
@@ -121,8 +123,13 @@ async def _listen(stream: Stream, conversation: Conversation) -> None:
 
 
 def _ending(limit: asyncio.Timeout) -> Any:
-    """A writer that has died ends the reading, too."""
-    return lambda writer: limit.reschedule(asyncio.get_running_loop().time())
+    """A writer that has died ends the reading, too, unless that is over."""
+
+    def end(writer: asyncio.Task[None]) -> None:
+        with suppress(RuntimeError):
+            limit.reschedule(asyncio.get_running_loop().time())
+
+    return end
 
 
 def _tell_of(writer: asyncio.Task[None]) -> None:

@@ -143,15 +143,15 @@ class RoundMachine:
     def check_need(self, need: int) -> None:
         """From which round on a neighbour needs frames: its rounds rest on what has left here."""
         if not 0 <= need <= self.rounds_begun:
-            raise PeerFault("bad metadata", f"no neighbour can be in round {need}, as dpp2-need says")
+            raise PeerFault("bad metadata", f"no neighbour can be in round {str(need)[:20]}, as dpp2-need says")
 
     # -- input -------------------------------------------------------------------------------------------------
 
     def release(self, until: int, *, last: bool = False) -> None:
         """Credit: rounds before `until` may be run, and no more after them if they are the last."""
-        if last:
-            self.rounds = min(self.rounds, max(until, self.k))
-        self.until = max(self.until, min(until, self.rounds))
+        if last:  # a round that is open is run to its end
+            self.rounds = min(self.rounds, max(until, self.k + (self._open is not None)))
+        self.until = min(max(self.until, until), self.rounds)
         self.ready = True
 
     def open_lane(self, node: int, since: int) -> Lane:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,8 @@ from node.links import STREAM_ENDED
 from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
 from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
+
+log = logging.getLogger("dpp2.node")
 
 SERVICE, METHOD = "dpp2.node.v1.Peer", "Exchange"
 EXCHANGE = f"/{SERVICE}/{METHOD}"
@@ -77,6 +80,8 @@ class Peers:
                     self._refusals.count(fault)
                 except STREAM_ENDED:
                     pass  # not there yet, or gone: a late neighbour is waited for
+                except Exception:  # a fault of ours: without this task nobody would ever dial that neighbour again
+                    log.exception("the stream to node %d ends", neighbour.node)
                 finally:
                     call.cancel()
                 await asyncio.sleep(wait)  # not in `finally`: a node that stops does not wait

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,7 +129,8 @@ class Node(wire_pb2_grpc.ControlServicer):
         if self.shell is not None:
             with suppress(OSError):  # a full disk has been reported; the last checkpoint before it stands
                 await self.shell.end()
-            self.shell.run.settle(self._ledger)
+            with suppress(BadInput) if self.shell.failure else nullcontext():  # the charge stands, and may be too high
+                self.shell.run.settle(self._ledger)
 
     # -- control -----------------------------------------------------------------------------------------------
 
@@ -142,6 +143,9 @@ class Node(wire_pb2_grpc.ControlServicer):
             await self._refuse(fault, context)
         except (BadInput, NodeFailed, OSError) as refusal:  # something in this node's own files, or its disk
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        except Exception as error:  # a fault of ours: gRPC would tell nobody here
+            log.exception("the run cannot be prepared")
+            await context.abort(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
         allowance = shell.run.budget.allowance
         return wire_pb2.PrepareReply(
             agents=self.config.owned, round=shell.machine.k, allowed=allowance.rounds, reason=allowance.reason or ""
@@ -175,6 +179,8 @@ class Node(wire_pb2_grpc.ControlServicer):
             raise BadInput(
                 "--agents", list(config.owned), f"all agents of one address in {config.cluster}: {list(hosted)}"
             )
+        if (agents := len(cluster.addresses)) != self.hosting.graph.agents:
+            raise BadInput("--cluster", agents, f"the addresses of all {self.hosting.graph.agents} agents")
         neighbours = self.hosting.neighbours(cluster.node_of_agent())
         keyring = Keyring.of(config.experiment.run.seed, config.owned, config.keys or config.home, config.eta_key)
         return HostedRun.of(self.hosting, neighbours, keyring, run_id)
@@ -186,7 +192,10 @@ class Node(wire_pb2_grpc.ControlServicer):
         self.config.home.mkdir(parents=True, exist_ok=True)
         path = self.config.home / "runs.txt"
         claimed = f"{run_id} {self.config.experiment.digest}"
-        known = path.read_text().splitlines() if path.exists() else []
+        try:
+            known = path.read_text().splitlines() if path.exists() else []
+        except UnicodeDecodeError:
+            raise NodeFailed(f"{path} is damaged: this node cannot tell which runs it has had") from None
         if any(line.startswith(f"{run_id} ") and line != claimed for line in known):
             raise PeerFault("run id used", "this node has run another experiment under that id")
         if claimed not in known:

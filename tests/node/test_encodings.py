@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dpp2.algorithms.diff2 import Diff2Section
 from dpp2.algorithms.pgtc import PgtcSection
 from node.codec import OVERHEAD, RowFormat, decode, encode, message_limit
 from node.errors import PeerFault
+from node.inbox import Inbox
 from node.v1 import wire_pb2
 from tests.adversary.tapped import assert_what_was_sent, decoded, run_tapped
 from tests.node.live import assert_same_run, networked, one_each, small
@@ -91,3 +93,28 @@ def test_nothing_to_say_takes_no_bytes() -> None:
     assert decode(said, SERVER).rows == b""
     assert SERVER.unpack("x_new", (1, 2), b"") == bytes(16 * D)
     assert message_limit(SERVER, (1, 2)) <= OVERHEAD + 16 + 16 * D
+
+
+def test_a_crowd_of_senders_without_rows_costs_nothing() -> None:
+    """In DIFF2 a client that is silent takes no bytes: a frame of senders alone must not become a matrix of zeros."""
+    box = Inbox("run", RowFormat.of(Diff2Section(), 100_000), {1: (1,)}, 4, bytes)
+    frame = wire_pb2.Frame(run="run", round=0, phase="x_new", senders=range(1, 100_000), dimension=100_000)
+    with pytest.raises(PeerFault, match="unknown sender"):
+        box.take(frame.SerializeToString(), box.lane(1, 0))
+
+
+@pytest.mark.parametrize(
+    ("form", "rows"),
+    [
+        (RowFormat.of(PgtcSection(compressor="top-k", keep=1), D), b"\xf8" + struct.pack("<d", 7.0)),  # one for all
+        (TOP_2, b"\xc1" + struct.pack("<dd", 1.0, 2.0)),  # a flag beyond the last entry
+        (TOP_2, b"\x80" + struct.pack("<dd", 1.0, 2.0)),  # a number that belongs to nobody
+        (LEVELS, struct.pack("<d", -1.0) + b"\xff\xff\xf0"),  # a negative step
+        (LEVELS, struct.pack("<d", 1e308) + b"\xff\xff\xf0"),
+    ],
+)
+def test_a_row_has_one_encoding_only(form: RowFormat, rows: bytes) -> None:
+    """Otherwise the same numbers could come twice as different bytes, or numbers that no compressor makes."""
+    frame = wire_pb2.Frame(run="run", round=1, phase="cx", senders=[1], rows=rows, dimension=D)
+    with pytest.raises(PeerFault, match="not finite"):
+        decode(frame.SerializeToString(), form)

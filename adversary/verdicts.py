@@ -86,6 +86,8 @@ def _hidden(claim: str, what: str, evidence: Evidence) -> Verdict:
         off = "tier one is off in this run (η = 1)" if evidence.tier_one is False else "this algorithm has no tier one"
         return Verdict(claim, None, f"{off}; {symbol} {recovery(evidence, what)}")
     said = f"{symbol} {recovery(evidence, what)}"
+    if best(evidence.findings, what) is None:
+        return Verdict(claim, None, said)
     if evidence.knows_eta:
         said += "; whoever takes part knows η, and tier one is no obstacle"
     elif what == "gradient":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from node.limits import CHECKPOINT_EVERY
-from node.process import set_up, settle
+from node.process import ready_for_rounds, set_up
 
 _PR_SET_PDEATHSIG = 1
 _EXAMPLES = """Examples:
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        settle()
+        ready_for_rounds()
 
 
 async def _serve(options: argparse.Namespace) -> NoReturn:
@@ -72,7 +72,7 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
     )
     node = Node(config)
     port = await node.start(options.listen)
-    settle()
+    ready_for_rounds()
     print(json.dumps({"listening": port}), flush=True)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,7 +87,7 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
 
 
 async def _probe(options: argparse.Namespace) -> int:
-    """Ask a node how it is, as a container's health check does."""
+    """Tell whether a node serves, as a container's health check asks."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -167,7 +167,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (default: --home)")
     add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
     add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")
-    add("--probe", action="store_true", help="ask the node at --listen how it is; exit code 0 if it serves")
+    add("--probe", action="store_true", help="tell by the exit code whether the node at --listen serves (0: it does)")
     add("--die-with-parent", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     missing = [name for name in ("experiment", "cluster", "home") if not getattr(options, name)]

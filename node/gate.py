@@ -14,6 +14,7 @@ import grpc
 
 from node.admission import Admission, peer_certificate
 from node.errors import PeerFault, Refusals
+from node.status import status_of
 
 Behaviour = Callable[[Any, Any], Any]
 
@@ -45,7 +46,7 @@ class Gate(grpc.aio.ServerInterceptor):
                 self._admission.admit(pem, datetime.now(UTC))
             except PeerFault as fault:
                 self._refusals.count(fault)
-                await context.abort(fault.status, str(fault))
+                await context.abort(status_of(fault), str(fault))
             return await behaviour(request, context)
 
         return guarded

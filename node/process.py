@@ -23,7 +23,7 @@ def set_up() -> None:
         os.environ.setdefault(name, value)
 
 
-def settle() -> None:
+def ready_for_rounds() -> None:
     """Tell the collector of cycles that what is loaded stays, and that messages leave few cycles behind.
 
     With Python's defaults it would look at everything after some hundred messages: a tenth of the time of a round.

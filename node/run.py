@@ -20,8 +20,8 @@ from node.disk import Disk, RealDisk
 from node.effects import Failed, Finished, JournalEntry, Record, SaveCheckpoint, Send
 from node.files import Checkpoints
 from node.folder import RunFolder
-from node.links import Link, Outgoing
 from node.machine import HostedRun, RoundMachine
+from node.queues import Link, Outgoing
 
 
 class Ledgers(Protocol):

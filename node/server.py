@@ -20,7 +20,7 @@ from dpp2.experiment import Experiment
 from node.admission import Admission
 from node.cluster import Cluster
 from node.disk import RealDisk
-from node.errors import STATUS, NodeFailed, PeerFault, Refusals
+from node.errors import NodeFailed, PeerFault, Refusals
 from node.gate import Gate
 from node.hosting import Hosting
 from node.keyring import Keyring
@@ -29,6 +29,7 @@ from node.machine import HostedRun
 from node.peers import METHOD, SERVICE, Peers, transport_limit
 from node.run import Keeping, open_run
 from node.shell import Shell
+from node.status import STATUS, status_of
 from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
 from node.v1 import wire_pb2, wire_pb2_grpc
 from store.files import write_text
@@ -257,7 +258,7 @@ class Node(wire_pb2_grpc.ControlServicer):
 
     async def _refuse(self, fault: PeerFault, context: Any) -> None:
         self.refusals.count(fault)
-        await context.abort(fault.status, str(fault))
+        await context.abort(status_of(fault), str(fault))
 
     async def _exchange(self, requests: Any, context: Any) -> None:
         """A neighbour has dialled."""

@@ -12,7 +12,7 @@ from node.codec import message_limit
 from node.errors import Diverged, NodeFailed, PeerFault
 from node.hosting import Hosting, Neighbour
 from node.inbox import Lane
-from node.links import Stream
+from node.links import Stream, serve
 from node.run import NodeRun
 
 log = logging.getLogger("dpp2.node")
@@ -132,7 +132,7 @@ class Shell:
 
     async def speak(self, neighbour: Neighbour, need: int, stream: Stream, since: int) -> None:
         """Until the stream ends. The neighbour needs frames from round `need` on, and was asked for those `since`."""
-        await self.run.links[neighbour.node].serve(stream, _Conversation(self, neighbour, need, since))
+        await serve(self.run.links[neighbour.node], stream, _Conversation(self, neighbour, need, since))
 
     async def wait_for_room(self, lane: Lane) -> None:
         """Until some of what this neighbour sent has been used."""

@@ -12,13 +12,13 @@ from orchestrator.transports.base import ClusterShape, Interrupted, Progress, Ru
 from store.ledgers import LedgerFile
 from store.rundir import RunDirectory, free_name
 
-__all__ = ["ClusterShape", "Finished", "Interrupted", "Progress", "RunFailed", "resume", "start"]
+__all__ = ["ClusterShape", "FinishedRun", "Interrupted", "Progress", "RunFailed", "resume", "start"]
 
 _MAY_CHANGE = ("run.rounds", "privacy.budget")  # in a resumed run
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A run and where it was written."""
 
     directory: RunDirectory
@@ -33,7 +33,7 @@ def start(
     force: bool,
     progress: Progress,
     cluster: ClusterShape | None = None,
-) -> Finished:
+) -> FinishedRun:
     """Run from round 0. The experiment is checked in full before a directory is touched."""
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
@@ -42,7 +42,7 @@ def start(
     return _charged(simulation, directory, progress, shape)
 
 
-def resume(path: Path, overrides: list[str], progress: Progress, cluster: ClusterShape | None = None) -> Finished:
+def resume(path: Path, overrides: list[str], progress: Progress, cluster: ClusterShape | None = None) -> FinishedRun:
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
     directory = RunDirectory.open(path)
     for override in overrides:
@@ -58,7 +58,7 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
     return _charged(simulation, directory, progress, shape)
 
 
-def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape) -> Finished:
+def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape) -> FinishedRun:
     """Charge before the first round, settle after the last; only a kill leaves the charge standing.
 
     Nodes keep their own account of what they send, in the same ledger; then the run is only told how far it goes.
@@ -72,7 +72,7 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
     try:
         directory.begin(simulation.prepared)
         transport.run(simulation, directory, shape, progress)
-        return Finished(directory, write_results(simulation, directory))
+        return FinishedRun(directory, write_results(simulation, directory))
     finally:
         if not transport.keeps_accounts:
             ledgers.settle(simulation.budget)

@@ -26,7 +26,7 @@ HEAVY = ("scipy", "matplotlib", "networkx", "sklearn")
 
 
 def modules() -> list[tuple[str, Path]]:
-    """(dotted name, file) of every module in the rooms that exist; node and adversary may still be missing."""
+    """(dotted name, file) of every module in the rooms."""
     found = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -135,5 +135,13 @@ def test_relative_imports_are_resolved() -> None:
 def test_importing_dpp2_loads_nothing_heavy() -> None:
     """An agent in a container needs numpy, pydantic and a cipher; graphs, spectra, plots and data sets load on use."""
     program = f"import sys, dpp2; print([name for name in {HEAVY + NOT_PURE[:2]!r} if name in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["node.run", "node.folder", "node.codec", "adversary.tap.frames"])
+def test_a_node_is_a_machine_without_io(module: str) -> None:
+    """Everything below the shell loads neither gRPC nor asyncio, whatever it imports on the way."""
+    program = f"import sys, {module}; print([name for name in ('grpc', 'asyncio', 'socket') if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert answer.stdout.strip() == "[]"

@@ -143,6 +143,8 @@ class AlgorithmSection(Section):
     noises: ClassVar[tuple[str, ...]]  # the names its noise has in truth.npz
     scalars: ClassVar[tuple[str, ...]]
     step: ClassVar[str] = "alpha"  # the parameter that a diverging run should try smaller
+    publishes: ClassVar[bool] = False  # whether its program says how a result is published: `Program.published`
+    remedy: ClassVar[str | None] = None  # a setting that may help a run in which the noise wins
     topology: ClassVar[str | None] = None  # the topology that it brings along; `check_network` refuses others
     program_class: ClassVar[Callable[..., Program]]  # its round program, made of section, context and noises
     papers_own: ClassVar[bool] = False  # whether the paper's theorems speak of it

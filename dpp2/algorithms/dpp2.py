@@ -65,6 +65,8 @@ class Dpp2Section(AlgorithmSection):
     phases = ("y", "z")
     noises = ("w", "e")
     scalars = ("eta",)
+    publishes = True
+    remedy = "algorithm.damping=1"
     papers_own = True
 
     tunables = (

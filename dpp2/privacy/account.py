@@ -175,5 +175,5 @@ def _remarks(experiment: Experiment) -> Iterator[Note]:
         yield Note("start", "run.start is a file: whatever data its x⁰ was made from are outside ε")
     if (looked := experiment.problem.looked_at()) is not None:
         yield Note("data", looked)
-    bare = "solution.npz holds x^K as it is, which no ε covers: release it with `dpp2 privacy publish`"
-    yield Note("solution", bare)
+    release = ": release it with `dpp2 privacy publish`" if experiment.algorithm.publishes else ""
+    yield Note("solution", f"solution.npz holds x^K as it is, which no ε covers{release}")

@@ -40,7 +40,7 @@ class PrivacyQuery:
     @classmethod
     def of(cls, experiment: Experiment) -> PrivacyQuery:
         account = PreparedRun.of(experiment).account()
-        return cls(_mechanisms(account), experiment.run.rounds, account.notes)
+        return cls(_mechanisms(experiment.algorithm.name, account), experiment.run.rounds, account.notes)
 
     def changed(self, rounds: int | None, parameters: Mapping[str, float]) -> PrivacyQuery:
         """The same question with other rounds and parameters; what is refused is named as it is here."""
@@ -88,10 +88,10 @@ def _log10(spent: Epsilon | Unsupported) -> float:
     return spent.log10 if isinstance(spent, Epsilon) else float("inf")
 
 
-def _mechanisms(account: Account) -> tuple[Releases, ...]:
+def _mechanisms(name: str, account: Account) -> tuple[Releases, ...]:
     if account.unsupported_reason and not account.mechanisms:
         accepted = f"an algorithm with an account ({account.unsupported_reason.reason})"
-        raise BadInput("algorithm.name", "this one", accepted)
+        raise BadInput("algorithm.name", name, accepted)
     return account.distinct
 
 

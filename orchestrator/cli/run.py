@@ -15,7 +15,7 @@ from dpp2.theory import Condition
 from orchestrator import runner
 from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples
 from orchestrator.output import console, errors, print_json, print_notes, progress_bar
-from orchestrator.runner import ClusterShape, Finished, Progress
+from orchestrator.runner import ClusterShape, FinishedRun, Progress
 from store.rundir import privacy_document
 
 Out = Annotated[
@@ -101,7 +101,7 @@ def _tap(kind: str | None) -> Callable[[Path], Any] | None:
     return TAPS[kind]
 
 
-def _watched(work: Callable[[Progress], Finished]) -> Finished:
+def _watched(work: Callable[[Progress], FinishedRun]) -> FinishedRun:
     with progress_bar("rounds") as show:
         return work(show)
 
@@ -143,7 +143,7 @@ class RunDocument(RunEnd):
     conditions: list[ConditionDocument]
 
 
-def summary(finished: Finished) -> RunDocument:
+def summary(finished: FinishedRun) -> RunDocument:
     result, metrics = finished.result, finished.result.metrics
     divergence = result.divergence
     return RunDocument(
@@ -171,7 +171,7 @@ def listed_conditions(conditions: Iterable[Condition]) -> list[ConditionDocument
     return [ConditionDocument(one.name, one.left, one.right, one.holds) for one in conditions]
 
 
-def _print_summary(finished: Finished) -> None:
+def _print_summary(finished: FinishedRun) -> None:
     result, metrics, path = finished.result, finished.result.metrics, finished.directory.path
     console.print(
         f"{result.rounds} rounds in {result.seconds:.2f} s ({result.rounds_per_second:,.0f} a second), "
@@ -195,9 +195,9 @@ def _warn(result: Result) -> None:
     if result.privacy.stopped:
         errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
     if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
-        errors.print(
-            "note: the gap ended above where it began; more rounds, less noise or algorithm.damping=1 may help"
-        )
+        remedies = ["more rounds", "less noise", result.experiment.algorithm.remedy]
+        may_help = " or ".join(remedy for remedy in remedies if remedy)
+        errors.print(f"note: the gap ended above where it began; {may_help} may help")
     print_notes(result.privacy.notes)
     if result.divergence:
         peak = np.nanmax(result.metrics.gap)

@@ -20,7 +20,7 @@ import grpc
 import uvloop
 
 from node.limits import CHANNEL_OPTIONS, SERVER_OPTIONS
-from node.process import settle
+from node.process import ready_for_rounds
 
 _LARGEST = ("grpc.max_receive_message_length", -1)
 
@@ -83,7 +83,7 @@ async def main() -> None:
     dialled = [(one, peer) for one in agents for peer in one.neighbours if one.agent < peer]
     streams = [asyncio.create_task(one.dial(peer, f"127.0.0.1:{ports[str(peer)]}")) for one, peer in dialled]
     if settings["tuned"]:
-        settle()
+        ready_for_rounds()
     done, frame = 0, bytes(settings["bytes"])
     while line := await asyncio.to_thread(sys.stdin.readline):
         began, last = time.perf_counter(), done + int(line)

@@ -190,7 +190,7 @@ def _start_up(note: Note) -> StartUp:
 
 _START = """
 import json, resource, sys
-from node.process import set_up, settle
+from node.process import set_up, ready_for_rounds
 set_up()
 import asyncio
 from pathlib import Path
@@ -201,7 +201,7 @@ async def main():
     folder = Path(sys.argv[1])
     experiment = Experiment.load(folder / "experiment.toml").resolve()
     await Node(NodeConfig(experiment, (0,), folder / "cluster.toml", folder / "home", None)).start("127.0.0.1:0")
-    settle()
+    ready_for_rounds()
     used = resource.getrusage(resource.RUSAGE_SELF)
     heavy = [name for name in ("scipy", "matplotlib", "networkx", "sklearn") if name in sys.modules]
     print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime, "heavy_imports": heavy}), flush=True)

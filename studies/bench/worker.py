@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from dpp2 import Experiment
-from node.process import settle
+from node.process import ready_for_rounds
 from node.server import Node, NodeConfig
 
 
@@ -34,7 +34,7 @@ async def main() -> None:
         )
         nodes.append(Node(config))
         ports[group[0]] = await nodes[-1].start("127.0.0.1:0")
-    settle()
+    ready_for_rounds()
     print(json.dumps(ports), flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(_resident()), flush=True)

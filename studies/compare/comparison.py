@@ -91,8 +91,8 @@ def compare(
     bounds = Bounds.of(problem)
     admitted, left_out = _admitted(methods, budget, grid, bounds)
     with opened(executor) as pool:
-        ring = _Tuner(pool, budget, bounds, progress)
-        entries = ring.measure(ring.tune(admitted, grid), seeds)
+        tuner = _Tuner(pool, budget, bounds, progress)
+        entries = tuner.measure(tuner.tune(admitted, grid), seeds)
     start = [one.gap[0] for one in entries[0].curves] if entries else [math.nan]
     return Comparison(
         problem=problem,

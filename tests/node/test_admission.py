@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dpp2.errors import BadInput
 from node.admission import ALLOWED, Admission, AllowList, peer_certificate, shown
-from node.errors import STATUS, PeerFault, Refusals
+from node.errors import PeerFault, Refusals
 from node.gate import Gate
 from node.limits import RECHECK_SECONDS
 from node.proofs import CERTIFICATE, CHALLENGE, SIGNATURE, challenge, prove, proven
+from node.status import STATUS
 from node.tls import Identity, agent_name
 from orchestrator import certs
 

@@ -14,8 +14,9 @@ import pytest
 from node.cluster import Cluster
 from node.hosting import Neighbour
 from node.limits import ROUNDS_IN_HAND
-from node.links import Link
+from node.links import serve
 from node.peers import METHOD, SERVICE
+from node.queues import Link
 from node.server import run_folder
 from node.tls import Identity, agent_name, node_names
 from orchestrator.certs import Authority
@@ -165,7 +166,7 @@ async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
     """A node that is told to stop at the moment when a link breaks must not go on dialling."""
     link = Link(Neighbour(1, (1,), (0,)))
     talk = EndingSlowly(link, b"a frame")
-    serving = asyncio.create_task(link.serve(talk, talk))
+    serving = asyncio.create_task(serve(link, talk, talk))
     await talk.ending.wait()
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -184,7 +185,7 @@ async def test_a_writer_that_dies_ends_its_link(caplog: pytest.LogCaptureFixture
     link = Link(Neighbour(1, (1,), (0,)))
     talk = CannotWrite(link, b"a frame")
     async with asyncio.timeout(SECONDS):
-        await link.serve(talk, talk)
+        await serve(link, talk, talk)
     assert "its next frame cannot be written: OSError: no such record" in caplog.text
     link.send(0, b"nobody is there")
     assert talk.outgoing.next() is None

@@ -19,9 +19,10 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from node.codec import encode
-from node.errors import STATUS, NodeFailed
+from node.errors import NodeFailed
 from node.peers import EXCHANGE
 from node.shell import largest_frame
+from node.status import STATUS
 from node.v1 import wire_pb2, wire_pb2_grpc
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 

@@ -23,9 +23,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from dpp2 import BadInput
 from node.__main__ import main
 from node.codec import encode
-from node.errors import STATUS
 from node.peers import EXCHANGE
 from node.server import Node
+from node.status import STATUS
 from node.tls import ORCHESTRATOR, PROBE, Identity, agent_name, node_names
 from node.v1 import wire_pb2, wire_pb2_grpc
 from orchestrator import certs

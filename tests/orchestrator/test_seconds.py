@@ -13,7 +13,7 @@ import pytest
 from dpp2 import Experiment
 from orchestrator import runner
 from orchestrator.drive import Drive, NodeStatus
-from orchestrator.runner import Finished, Interrupted
+from orchestrator.runner import FinishedRun, Interrupted
 from orchestrator.transports import grpc
 from orchestrator.transports.grpc import RoundClock
 
@@ -33,7 +33,7 @@ def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
 
 
-def begin(path: Path, rounds: int, progress: runner.Progress) -> Finished:
+def begin(path: Path, rounds: int, progress: runner.Progress) -> FinishedRun:
     experiment = Experiment.load(overrides=SMALL | {"run.rounds": rounds})
     return runner.start(experiment, path, stem="", force=False, progress=progress, cluster=TWO)
 

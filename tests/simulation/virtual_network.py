@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from node.errors import PeerFault
 from node.inbox import Lane
-from node.links import Outgoing
+from node.queues import Outgoing
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_node import VirtualNode

@@ -1,0 +1,35 @@
+"""The gRPC status that a peer gets for what it did wrong: one table, so that nobody improvises."""
+
+from __future__ import annotations
+
+import grpc
+
+from node.errors import PeerFault
+
+STATUS = {
+    "wrong run": grpc.StatusCode.FAILED_PRECONDITION,
+    "wrong digest": grpc.StatusCode.FAILED_PRECONDITION,
+    "bad run id": grpc.StatusCode.INVALID_ARGUMENT,
+    "run id used": grpc.StatusCode.FAILED_PRECONDITION,
+    "not prepared": grpc.StatusCode.FAILED_PRECONDITION,
+    "unknown sender": grpc.StatusCode.NOT_FOUND,
+    "not a neighbour": grpc.StatusCode.PERMISSION_DENIED,
+    "impostor": grpc.StatusCode.UNAUTHENTICATED,
+    "expired": grpc.StatusCode.UNAUTHENTICATED,
+    "revoked": grpc.StatusCode.UNAUTHENTICATED,
+    "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
+    "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
+    "not a frame": grpc.StatusCode.INVALID_ARGUMENT,
+    "bad senders": grpc.StatusCode.INVALID_ARGUMENT,
+    "bad phase": grpc.StatusCode.INVALID_ARGUMENT,
+    "wrong dimension": grpc.StatusCode.INVALID_ARGUMENT,
+    "not finite": grpc.StatusCode.INVALID_ARGUMENT,
+    "stale": grpc.StatusCode.OUT_OF_RANGE,
+    "future": grpc.StatusCode.OUT_OF_RANGE,
+    "other bytes": grpc.StatusCode.ALREADY_EXISTS,
+    "oversize": grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+def status_of(fault: PeerFault) -> grpc.StatusCode:
+    return STATUS[fault.kind]

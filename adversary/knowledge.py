@@ -40,6 +40,7 @@ class Knowledge:
     decay: Array | float = 1.0
     problem: Mapping[str, Any] = field(default_factory=dict)
     affine_gradient: bool = False  # whether every agent's gradient is known to be
+    logistic_products: bool = False  # whether `problem` is the logistic loss of products (`ProblemSection`)
     parameters_known: bool = True
     eta: Array | None = None
     own: Own | None = None
@@ -51,8 +52,8 @@ class Knowledge:
         form = MappingProxyType(dict(experiment.problem.public_form()))
         scales = {name.removeprefix("u_"): frozen(per_agent(getattr(noise, name), agents)) for name in noise.scales}
         decay = frozen(per_agent(getattr(noise, "decay", 1.0), agents))
-        affine = experiment.problem.affine_gradient
-        return cls(experiment.algorithm.public(), MappingProxyType(scales), decay, form, affine)
+        affine, products = experiment.problem.affine_gradient, experiment.problem.logistic_products
+        return cls(experiment.algorithm.public(), MappingProxyType(scales), decay, form, affine, products)
 
     def hidden(self) -> Knowledge:
         """The same attacker without the algorithm's parameters."""

@@ -19,7 +19,7 @@ from adversary.knowledge import Knowledge, Own
 from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.errors import one_line
-from dpp2.problems.base import Objective
+from dpp2.problems.base import Objective, OfProducts
 
 THRESHOLDS = (0.1, 0.01, 1e-6)
 _STEP = 1e-5  # of the central differences that give true Hessians: the best for float64 gradients
@@ -181,9 +181,8 @@ def _data_errors(estimate: Estimate, truth: Truth, seen: Sequence[int]) -> dict[
     if "hessian" in found and "point" in found:
         at = np.where(np.isnan(found["point"]), 0.0, found["point"])
         errors["hessian"] = _relative(found["hessian"][rows], hessians(objective, at)[rows])
-    products = getattr(objective, "products", None)
-    if "samples" in found and products is not None:
-        errors["samples"] = _sample_error(found["samples"][rows], products[rows])
+    if "samples" in found and isinstance(objective, OfProducts):
+        errors["samples"] = _sample_error(found["samples"][rows], objective.products[rows])
     return errors
 
 

@@ -5,7 +5,13 @@ growing; curvature at one point would not do, since a nonconvex run passes throu
 A trial that neither doubles nor falls to a tenth is continued: growth by 0.05 % a round is divergence, too. It may
 become as long as the run has been so far, so that it never costs more; that is enough, because growth that has lifted
 the gap tenfold in k rounds doubles it in k/2 more. Where the algorithm's spectral radius at the end of the trial is
-known, it says whether to go on at all.
+known, it says whether to go on at all; a radius below 1 + 1e-5 is taken for stable.
+
+Where the radius is not known, a trial that doubles is continued as well. Noise that a dual or a tracking variable has
+added up acts as a constant push: without any further noise the gap still rises, at most like k², to where the push is
+balanced. Divergence rises by a factor a round. So after the first 200 rounds n more are tried, n = 250, 500, 1000, and
+the highest gap of their second half is compared with that of their first. What has doubled in 200 rounds and keeps its
+rate triples for n = 1000 at the latest (in 500 rounds, that is); k² never does: (1200/700)² < 3.
 """
 
 from __future__ import annotations
@@ -27,6 +33,9 @@ _TRIAL = 200  # rounds without noise that settle most suspicions
 _SUSPICIOUS = 10.0  # times the gap at x⁰
 _FALLEN = 0.1  # of the gap in the first half of a trial: more than any oscillation takes away
 _UNSTABLE = 1 + 1e-5  # a spectral radius above is no rounding: a Hessian by differences has six digits
+_FURTHER = (250, 500, 1000)  # rounds after a trial that has doubled
+_TRIPLED = 3.0  # from one half of those to the other: more than k² gives
+_LEVEL = 1.25  # from one half to the other: less than a rise that keeps its rate would give
 _LONGEST = 20_000  # rounds of a trial that a radius calls for, where the run itself has not been that long
 
 
@@ -98,7 +107,7 @@ class DivergenceDetector:
         trial = self._run.trial(k + 1)
         gaps = trial.gaps(_TRIAL)
         if _grows(gaps):
-            return True
+            return not math.isnan(self._run.spectral_radius(trial.x)) or _keeps_its_rate(trial, gaps)
         longest = 0 if _change(gaps) < _FALLEN else _patience(self._run.spectral_radius(trial.x), k)
         while len(gaps) < longest and _FALLEN < _change(gaps) <= 2:
             gaps = np.concatenate([gaps, trial.gaps(min(len(gaps), longest - len(gaps)))])
@@ -115,6 +124,21 @@ def _grows(gaps: Array) -> bool:
     """Whether the gap at the end of a trial is twice that at its beginning, averaged because it oscillates."""
     first, last = gaps[:WATCH_EVERY].mean(), gaps[-WATCH_EVERY:].mean()
     return not last <= 2 * first  # nan grows, too
+
+
+def _keeps_its_rate(trial: Trial, gaps: Array) -> bool:
+    """Whether a gap that has doubled goes on like this, and does not merely rise to where a constant push leads."""
+    if not gaps[-1] < HOPELESS:
+        return True
+    further = gaps[:0]
+    for rounds in _FURTHER:
+        further = np.concatenate([further, trial.gaps(rounds - len(further))])
+        first, last = (half.max() for half in np.array_split(further, 2))
+        if not last < HOPELESS or last > _TRIPLED * first:
+            return True
+        if last < _LEVEL * first:
+            return False
+    return False
 
 
 def _change(gaps: Array) -> float:

@@ -3,8 +3,8 @@
 Around the point x★ where a run ends, ∇f_i(x) = g★ + H_i (x − x★) + ½T_i[x − x★, x − x★] + …, so a regression of ĝ on x̂,
 each round weighed by its noise and by how far from x★ it lies, gives H_i and g★, and ∇f_i(0) ≈ g★ − H_i x★. (The third
 derivative T_i serves to keep its share out of H_i; by itself it is too uncertain to extrapolate with.)
-For the logistic problem ∇f_i(0) = −½ mean(a) with a = label · features, so the mean of these products is recovered; and
-where an agent holds few samples, all of them do (`samples`).
+For the logistic loss of products a = label · features ∇f_i(0) = −½ mean(a), so the mean of them is recovered; and where
+an agent holds few samples, all of them are (`samples`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class Data(Attack):
-    """Per agent `point` x★, `hessian` there, `gradient_at_zero`; of logistic problems `mean` and, if few, `samples`."""
+    """Per agent `point` x★, `hessian` there, `gradient_at_zero`; of logistic products `mean` and, if few, `samples`."""
 
     name = "data"
     summary = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
@@ -60,14 +60,13 @@ class Data(Attack):
 def _recovered(pairs: Pairs, knowledge: Knowledge) -> dict[str, Array]:
     """What is recovered of one agent."""
     problem, point = knowledge.problem, pairs.x[-1]
-    name = problem.get("name")
-    if name == "logistic" and problem["samples"] * problem["dimension"] <= _SAMPLE_NUMBERS:
+    if knowledge.logistic_products and problem["samples"] * problem["dimension"] <= _SAMPLE_NUMBERS:
         a = fitted_samples(pairs, problem)
         found = {"point": point, "hessian": hessian(a, point, problem), "gradient_at_zero": gradient_at_zero(a)}
         return found | {"mean": a.mean(axis=0), "samples": a}
     H, g0 = expanded(pairs, affine=knowledge.affine_gradient)
     found = {"point": point, "hessian": H, "gradient_at_zero": g0}
-    return found | {"mean": -2 * g0} if name == "logistic" else found
+    return found | {"mean": -2 * g0} if knowledge.logistic_products else found
 
 
 def expanded(pairs: Pairs, *, affine: bool) -> tuple[Array, Array]:

@@ -148,6 +148,7 @@ class AlgorithmSection(Section):
     topology: ClassVar[str | None] = None  # the topology that it brings along; `check_network` refuses others
     program_class: ClassVar[Callable[..., Program]]  # its round program, made of section, context and noises
     papers_own: ClassVar[bool] = False  # whether the paper's theorems speak of it
+    releases: ClassVar[tuple[type[Releases], ...]] = ()  # kinds of its own in `mechanisms`, which ledgers must read
 
     # For comparisons: what is tuned, and what else is compared under a name of its own.
     tunables: ClassVar[tuple[Tunable, ...]] = ()

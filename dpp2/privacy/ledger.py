@@ -31,7 +31,7 @@ from dpp2.privacy.releases import Plain, Releases, plain
 from dpp2.schema import Table
 
 VERSION = 1
-_KINDS: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Dpp2Releases, *BASELINES)}
+_SHARED: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Dpp2Releases, *BASELINES)}
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class Ledger:
         """Round `round_index` of this run, and every one before it, is paid for. Idempotent."""
         if round_index < 0:
             raise BadInput("round", round_index, "a whole number ≥ 0")
+        if _class_of(mechanism.kind) is not type(mechanism):  # what is written now could not be read again
+            raise BadInput("mechanism", type(mechanism).__name__, "a class that an algorithm's `releases` declares")
         entry = self._entry(run_id, mechanism)
         return self._with(run_id, replace(entry, rounds=max(entry.rounds, round_index + 1)))
 
@@ -218,12 +220,27 @@ def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
     return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published)
 
 
+def _class_of(kind: object) -> type[Releases] | None:
+    """The releases of this name: shared ones, or those that one algorithm brings along."""
+    if not isinstance(kind, str):
+        return None
+    return _SHARED.get(kind) or _declared().get(kind)
+
+
+def _declared() -> Mapping[str, type[Releases]]:
+    """What the algorithms declare. This loads them all, so it is asked only for a kind that is not shared."""
+    from dpp2.algorithms import ALGORITHMS  # which import this package
+
+    return {cls.kind: cls for section in ALGORITHMS for cls in section.releases}
+
+
 def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
     given = dict(parameters)
     kind = given.pop("kind", Dpp2Releases.kind)  # ledgers of a time when there was but one kind do not name it
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise BadInput(f"{where}.kind", kind, f"one of {', '.join(_KINDS)}")
-    columns = _KINDS[kind].columns
+    cls = _class_of(kind)
+    if cls is None:
+        raise BadInput(f"{where}.kind", kind, f"one of {', '.join([*_SHARED, *_declared()])}")
+    columns = cls.columns
     for name in given:
         if name not in columns:
             raise BadInput(where, name, f"only {', '.join(columns)}")
@@ -231,7 +248,7 @@ def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
         if name not in given:
             raise BadInput(f"{where}.{name}", None, "a word" if wanted is str else "a number")
     read = {name: _read(f"{where}.{name}", wanted, given[name]) for name, wanted in columns.items()}
-    return _KINDS[kind].from_columns(read)
+    return cls.from_columns(read)
 
 
 def _read(where: str, wanted: type[Plain], value: object) -> Plain:

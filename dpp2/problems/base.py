@@ -58,6 +58,15 @@ class Sampled(Protocol):
         """∇f_is(x_i) of every agent and sample: (agents, max m_i, d); rows beyond an agent's own are zero."""
 
 
+@runtime_checkable
+class OfProducts(Protocol):
+    """What objectives offer that know of their data the products a = label · features only: no more can come back."""
+
+    @property
+    def products(self) -> Array:
+        """(agents, m, d)"""
+
+
 class OneSample:
     """For objectives that are no sum over records: each agent has one sample, its whole objective."""
 
@@ -74,6 +83,9 @@ class ProblemSection(Section):
     public_keys: ClassVar[tuple[str, ...]] = ("name",)  # the form, which anybody may know: no seed, no path, no data
     regulariser: ClassVar[tuple[str, ...]] = ()  # keys that enter the objective and say nothing of the data
     affine_gradient: ClassVar[bool] = False  # whether every ∇f_i is affine, whatever the parameters
+    # Whether f_i is the mean of log(1 + exp(−aᵀx)) over `samples` products a = label · features of length `dimension`,
+    # plus the regulariser of `lambda` and `omega`, all four of them in the public form: the products can come back.
+    logistic_products: ClassVar[bool] = False
 
     name: str
     seed: int | None = Field(None, ge=0, description="a whole number ≥ 0 (default: run.seed)")

@@ -33,6 +33,7 @@ _LARGEST = 100.0  # seven factors of exp of it are still a float64
 class LogisticSection(ProblemSection):
     public_keys = ("name", "dimension", "samples", "lambda", "omega")
     regulariser = ("lambda", "omega")
+    logistic_products = True
 
     name: Literal["logistic"] = "logistic"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")

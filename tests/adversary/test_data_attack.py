@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,14 @@ def test_few_samples_come_back_themselves() -> None:
     estimate, score = run.tried("data")
     assert estimate.data["samples"].shape == (6, 2, 3)
     assert score.data["samples"] < 1e-5
+
+
+def test_what_a_problem_declares_decides_and_not_its_name() -> None:
+    view = small(problem__samples=2, problem__dimension=3, network__topology="complete", run__rounds=150).everything
+    renamed = replace(view.knowledge, problem={**view.knowledge.problem, "name": "another"})
+    assert "samples" in BY_NAME["data"].run(replace(view, knowledge=renamed)).data
+    undeclared = replace(view.knowledge, logistic_products=False)
+    assert {"samples", "mean"}.isdisjoint(BY_NAME["data"].run(replace(view, knowledge=undeclared)).data)
 
 
 def test_errors_are_measured_against_the_records_that_were_used() -> None:

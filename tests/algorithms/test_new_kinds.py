@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpp2 import Experiment, run
+from dpp2 import BadInput, Experiment, run
 from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Epsilon
 from dpp2.problems import PROBLEMS
 from dpp2.schema import Registry
+from orchestrator.runner import Finished, start
+from store.ledgers import LedgerFile
 from studies.compare import Grid, compare, named, tables
 
 ALGORITHM = '''
@@ -74,6 +77,42 @@ class CoupledSection(StepSection):
     def recovered(self, heard: Heard) -> Recovered:
         m, Pm, after, _ = heard.only()
         return Recovered(m, (m - self.chi * Pm - after) / self.alpha)
+'''
+
+ACCOUNT = '''
+"""`coupled` again, with an account of its own: the messages cost twice what a plain step costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dpp2.algorithms.base import NoiseSection
+from dpp2.algorithms.coupled import CoupledSection
+from dpp2.arrays import Array
+from dpp2.privacy.baselines import StepReleases
+from dpp2.privacy.releases import Releases
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwiceReleases(StepReleases):
+    kind = "twice"
+
+    def log_releases(self, rounds: int) -> list[Array]:
+        return [math.log(2) + one for one in super().log_releases(rounds)]
+
+
+class TwiceSection(CoupledSection):
+    releases = (TwiceReleases,)
+
+    name: Literal["twice"] = "twice"
+
+    def mechanisms(
+        self, noise: NoiseSection, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases]:
+        return [TwiceReleases(**vars(one)) for one in super().mechanisms(noise, dimension, adjacency, smoothness)]
 '''
 
 PROBLEM = '''
@@ -144,6 +183,11 @@ def algorithm(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
+def accounted(algorithm: str, tmp_path: Path) -> Iterator[str]:
+    yield from added(ALGORITHMS, "dpp2.algorithms", "twice", "TwiceSection", ACCOUNT, tmp_path)
+
+
+@pytest.fixture
 def problem(tmp_path: Path) -> Iterator[str]:
     yield from added(PROBLEMS, "dpp2.problems", "log-cosh", "LogCoshSection", PROBLEM, tmp_path)
 
@@ -153,8 +197,19 @@ def small(**more: object) -> Experiment:
     return Experiment.load(overrides=overrides | {key.replace("__", "."): value for key, value in more.items()})
 
 
+def chosen(algorithm: str, seed: int = 0) -> Experiment:
+    """On the same data, whatever the seed of the noise."""
+    same = {"problem__seed": 0, "problem__samples": 10, "problem__dimension": 3}
+    return small(algorithm__name=algorithm, noise__u_x=1.0, run__seed=seed, **same)
+
+
+def started(algorithm: str, folder: Path, seed: int = 0) -> Finished:
+    name = f"run-{seed}"
+    return start(chosen(algorithm, seed), folder / name, stem=name, force=False, progress=lambda *_: None)
+
+
 def test_a_new_algorithm_runs_is_accounted_for_and_is_compared(algorithm: str) -> None:
-    result = run(small(algorithm__name=algorithm, noise__u_x=1.0, problem__samples=10, problem__dimension=3))
+    result = run(chosen(algorithm))
     assert result.rounds == 30
     assert isinstance(result.privacy.epsilon, Epsilon)
     assert result.metrics.bytes[1] == 2 * 5 * 3 * 8  # ten directed edges, three numbers
@@ -166,10 +221,30 @@ def test_a_new_algorithm_runs_is_accounted_for_and_is_compared(algorithm: str) -
     assert "algorithm.chi" in tables.cells(entry)[-1]
 
 
+def test_a_new_algorithm_may_bring_its_own_account_which_ledgers_keep(accounted: str, tmp_path: Path) -> None:
+    """Two runs in one folder: the second reads what the first has written, and their ε add up."""
+    first, second = (started(accounted, tmp_path, seed).result.privacy.epsilon for seed in (0, 1))
+    plain = run(chosen("coupled")).privacy.epsilon
+    assert isinstance(first, Epsilon)
+    assert isinstance(plain, Epsilon)
+    assert first == second
+    assert first.log10 == pytest.approx(plain.log10 + math.log10(2))
+    totals = LedgerFile(tmp_path / "ledger.sqlite").totals()
+    assert [total.runs for total in totals] == [2] * 5
+    spent = [total.spent.log10 for total in totals if isinstance(total.spent, Epsilon)]
+    assert max(spent) == pytest.approx(first.log10 + math.log10(2))
+
+
+def test_an_account_that_is_not_declared_is_refused_before_it_is_written(accounted: str, tmp_path: Path) -> None:
+    ALGORITHMS[accounted].releases = ()
+    with pytest.raises(BadInput, match="a class that an algorithm's `releases` declares"):
+        started(accounted, tmp_path)
+
+
 def test_a_new_problem_runs_with_every_algorithm_and_has_a_public_form(problem: str) -> None:
     for name in ALGORITHMS.names:
-        chosen = {"network__topology": "star"} if name == "diff2" else {}
-        result = run(small(problem__name=problem, algorithm__name=name, **chosen))
+        network = {"network__topology": "star"} if name == "diff2" else {}
+        result = run(small(problem__name=problem, algorithm__name=name, **network))
         assert np.isfinite(result.metrics.gap).all(), name
     section = result.experiment.problem
     assert section.public_form() == {"name": problem, "dimension": 5}

@@ -271,6 +271,49 @@ def test_slow_divergence_of_algorithms_without_an_analysis(name: str, curvature:
     assert result.diverged == (curvature < 0)
 
 
+# --- noise that adds up in a dual or tracking variable --------------------------------------------------------
+
+
+def baseline(name: str, topology: str, agents: int, rounds: int, u: float = 30.0, **changes: Any) -> Result:
+    """An algorithm without an analysis on least squares, with all its noise at one scale."""
+    scales = Experiment.load(overrides={"algorithm.name": name}).noise.scales
+    noise = {f"noise.{scale}": u for scale in scales} | {"noise.decay": 0.995}
+    network = {"network.topology": topology, "network.agents": agents}
+    data = {"problem.name": "least-squares", "problem.samples": 4, "problem.dimension": 3}
+    changed = {key.replace("__", "."): value for key, value in changes.items()}
+    overrides = {"algorithm.name": name, "run.rounds": rounds} | network | data | noise | changed
+    return run(Experiment.load(overrides=overrides), record=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "topology", "agents"),
+    [
+        ("diadsp", "ring", 8),
+        ("ppdc", "ring", 8),
+        ("ppdc", "complete", 4),
+        ("ppdc", "path", 12),
+        ("extra", "star", 6),
+        ("gradient-tracking", "star", 6),
+    ],
+)
+def test_noise_that_adds_up_is_not_accused(name: str, topology: str, agents: int) -> None:
+    """The gap rises a thousandfold and more, even on a trial without noise, and then it stays where it is."""
+    result = baseline(name, topology, agents, 2000)
+    gap = result.metrics.gap
+    assert result.divergence is None
+    assert gap.max() > 1000 * gap[0]
+    assert gap[1500:].max() < 1.1 * gap[1500:].min()
+
+
+@pytest.mark.parametrize("u", [0.0, 30.0], ids=["silent", "noisy"])
+@pytest.mark.parametrize(("name", "alpha"), [("extra", 0.5), ("diadsp", 0.2), ("gradient-tracking", 0.2)])
+def test_a_baseline_with_too_large_a_step_is_found(name: str, alpha: float, u: float) -> None:
+    result = baseline(name, "ring", 8, 2000, u, algorithm__alpha=alpha)
+    assert result.divergence is not None
+    assert result.divergence.cause == "unexplained"
+    assert "a smaller algorithm.alpha" in result.divergence.explanation
+
+
 # --- the detector by itself -----------------------------------------------------------------------------------
 
 
@@ -299,6 +342,31 @@ class Course:
 
     def instability(self, x: Array, k: int) -> Divergence | None:
         return None
+
+
+@dataclass
+class Pushed(Course):
+    """A run under a constant push: x moves by the same step every round, or comes to rest after so many of them."""
+
+    rest: float = float("inf")
+
+    def gaps(self, rounds: int) -> Array:
+        at = np.arange(self.tried, self.tried + rounds)
+        self.tried += rounds
+        moved = at if np.isinf(self.rest) else self.rest * (1 - np.exp(-at / self.rest))
+        return np.asarray(1.0 + moved) ** 2
+
+
+@pytest.mark.parametrize("rest", [50.0, 200.0, 1000.0, float("inf")])
+def test_a_constant_push_is_not_taken_for_growth_by_a_factor(rest: float) -> None:
+    assert not judged(Pushed(1.0, rest=rest), 25)
+
+
+@pytest.mark.parametrize("rate", [1e-2, 1.5e-2, 3e-2, 1e-1])
+def test_growth_by_a_factor_is_found_in_a_young_run(rate: float) -> None:
+    course = Course(1 + rate)
+    assert judged(course, 25)
+    assert course.tried <= 1200
 
 
 def judged(course: Course, k: int) -> bool:

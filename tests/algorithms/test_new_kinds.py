@@ -17,7 +17,7 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.privacy import Epsilon
 from dpp2.problems import PROBLEMS
 from dpp2.schema import Registry
-from orchestrator.runner import Finished, start
+from orchestrator.runner import FinishedRun, start
 from store.ledgers import LedgerFile
 from studies.compare import Grid, compare, named, tables
 
@@ -203,7 +203,7 @@ def chosen(algorithm: str, seed: int = 0) -> Experiment:
     return small(algorithm__name=algorithm, noise__u_x=1.0, run__seed=seed, **same)
 
 
-def started(algorithm: str, folder: Path, seed: int = 0) -> Finished:
+def started(algorithm: str, folder: Path, seed: int = 0) -> FinishedRun:
     name = f"run-{seed}"
     return start(chosen(algorithm, seed), folder / name, stem=name, force=False, progress=lambda *_: None)
 

@@ -2,7 +2,8 @@
 
 Everything that happens is drawn from the seed: what is computed, who hosts whom, how often state is saved, and then,
 move by move, who goes on, which frame arrives, what is written, and what breaks. After a number of faults nothing
-breaks any more, and the run must come to its end: with the bytes of the embedded run, and with exact ledgers.
+breaks any more, and the run must come to its end, or to an earlier one that was drawn: with the bytes that the embedded
+run has there, and with exact ledgers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.simulation.virtual_node import VirtualNode, Wrong
 
 MOST_MOVES = 20_000
 MOST_FAULTS = 9
+ENDED_EARLY = 0.3  # of the schedules
 _TRIES = 5
 Move = Callable[[], None]
 
@@ -29,8 +31,8 @@ Move = Callable[[], None]
 class Orchestrator:
     """Prepares nodes and hands out credit. It may die and come back, and then knows nothing."""
 
-    def __init__(self, nodes: dict[int, VirtualNode], rng: random.Random) -> None:
-        self._nodes, self._rng = nodes, rng
+    def __init__(self, nodes: dict[int, VirtualNode], rounds: int, rng: random.Random) -> None:
+        self._nodes, self._rounds_wanted, self._rng = nodes, rounds, rng
         self.come_back()
 
     def come_back(self) -> None:
@@ -57,14 +59,19 @@ class Orchestrator:
         for one in self._nodes.values():
             if one.run is not None and self.knows(one):
                 self._rounds[one.name] = one.run.machine.k
-        until = min(min(self._rounds.values()) + self._window, min(self._allowed.values()))
+        until = min(min(self._rounds.values()) + self._window, self._last)
         return until if until > self._released.get((node.name, node.life), -1) else None
+
+    @property
+    def _last(self) -> int:
+        """Where the run ends: where it should, or where somebody's budget does."""
+        return min(self._rounds_wanted, *self._allowed.values())
 
     def release(self, node: VirtualNode) -> None:
         until = self.credit(node)
         assert until is not None
         self._released[node.name, node.life] = until
-        node.release(until, last=until == min(self._allowed.values()))
+        node.release(until, last=until == self._last)
 
 
 class Cluster:
@@ -79,14 +86,17 @@ class Cluster:
         self._often = rng.choice((0.01, 0.03, 0.1))  # how often something breaks
         self._tell = tell
         self.reference = reference(algorithm, layout)
+        self.allowed = self.reference.rounds
+        if rng.random() < ENDED_EARLY:
+            self.reference = self.reference.cut(rng.randint(self.reference.rounds // 2, self.reference.rounds - 1))
         self.nodes = {name: VirtualNode(name, self.reference, keeping, rng) for name in self.reference.hosted}
         self._list = [*self.nodes.values()]
-        self.orchestrator = Orchestrator(self.nodes, rng)
+        self.orchestrator = Orchestrator(self.nodes, self.reference.rounds, rng)
         self.streams: list[Stream] = []
         self._dialled: dict[tuple[int, int], Stream] = {}
         self._pairs = [(a, b) for a, b in self.reference.frames if a < b]
         if tell:
-            tell(f"{algorithm} on {layout}, {keeping}, {self._faults} faults")
+            tell(f"{algorithm} on {layout}, {keeping}, {self.reference.rounds} rounds, {self._faults} faults")
 
     def run(self) -> None:
         """To the end, or to the first thing that is wrong."""
@@ -186,6 +196,9 @@ class Cluster:
                 yield partial(self.stop, node)
                 if node.run is not None:
                     yield partial(self.come_back_changed, node)
+            if node.damageable:
+                yield partial(self.damage, node)
+                yield partial(self.damage, node)
         yield partial(self.lose_power_everywhere)
         if self.orchestrator.alive:
             yield partial(self.orchestrator_dies)
@@ -194,6 +207,8 @@ class Cluster:
             for end in stream.ends:
                 if end.alive and end.lane is not None:
                     yield partial(self.repeat_a_frame, stream, end)
+                    if end.node.comparable(end.peer):
+                        yield partial(self.alter_a_frame, stream, end)
 
     # -- moves -------------------------------------------------------------------------------------------------
 
@@ -284,6 +299,12 @@ class Cluster:
             if node.up:
                 self.lose_power(node)
 
+    def damage(self, node: VirtualNode) -> None:
+        """It goes down, if it is not, and finds a damaged checkpoint when it comes back."""
+        if node.up:
+            self.kill(node)
+        node.damage()
+
     def stop(self, node: VirtualNode) -> None:
         node.stop()
         self._died(node)
@@ -313,6 +334,14 @@ class Cluster:
         if frames:
             stream.tampered = True
             end.coming.insert(self.rng.randint(0, len(end.coming)), self.rng.choice(frames))
+
+    def alter_a_frame(self, stream: Stream, end: End) -> None:
+        """Well-formed, but with other rows than this neighbour has sent before: it is refused, and the first stay."""
+        assert end.lane is not None
+        stream.tampered = True
+        frame = self.rng.choice(end.node.comparable(end.peer))
+        stream.fault(end, end.node.take_altered(frame, end.lane, end.peer))
+        self._tidy()
 
     def orchestrator_dies(self) -> None:
         self.orchestrator.alive = False

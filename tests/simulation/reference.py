@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpp2 import Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
@@ -54,12 +56,22 @@ class Reference:
     rounds: int  # that the run has in the end
     hosted: Mapping[int, HostedRun]
     frames: Mapping[tuple[int, int], Mapping[bytes, int]]  # by sending and receiving node: each frame, with its round
+    altered: Mapping[tuple[int, int], Mapping[bytes, bytes]]  # for a frame one with other rows of the same phase
     records: Mapping[str, Array]  # (rounds, agents, …)
-    state: Mapping[str, Array]  # at the end
+    states: Sequence[Mapping[str, Array]]  # at the beginning of each round, and at the end
+
+    def cut(self, rounds: int) -> Reference:
+        """The same run, ended early."""
+        return replace(self, rounds=rounds)
+
+    @property
+    def state(self) -> Mapping[str, Array]:
+        """At the end."""
+        return self.states[self.rounds]
 
     def records_of(self, node: int, name: str) -> bytes:
         """What a node must have on record."""
-        array = self.records[name]
+        array = self.records[name][: self.rounds]
         owned = list(self.hosted[node].hosting.owned)
         return (array if array.ndim == 1 else array[:, owned]).tobytes()
 
@@ -69,7 +81,10 @@ def reference(algorithm: str, layout: Layout) -> Reference:
     """Made once for all schedules: they differ in what happens, not in what is computed."""
     experiment = Experiment.load(overrides=_settings(algorithm, layout))
     simulation = Simulation(experiment)
-    simulation.advance(simulation.remaining)
+    states = [_state(simulation)]
+    while simulation.remaining:
+        simulation.advance(1)
+        states.append(_state(simulation))
     resolved, run_id, k = simulation.experiment, simulation.run_id, simulation.k
     place = {agent: min(group) for group in layout.groups for agent in group}
     hosted = {}
@@ -80,12 +95,19 @@ def reference(algorithm: str, layout: Layout) -> Reference:
     recorder = simulation.recorder
     sent = {name: array[:k] for name, array in recorder.sent_arrays.items()}
     private = {name: array[:k] for name, array in (recorder.private_arrays | recorder.scalars).items()}
-    frames = {
-        (node, neighbour.node): _frames(agents, neighbour, sent)
-        for node, agents in hosted.items()
-        for neighbour in agents.neighbours
+    links = [(node, neighbour) for node, agents in hosted.items() for neighbour in agents.neighbours]
+    frames = {(node, neighbour.node): _frames(hosted[node], neighbour, sent) for node, neighbour in links}
+    shifted = {name: np.roll(rows, 1, axis=0) for name, rows in sent.items()}  # every round has the rows of another
+    others = {(node, neighbour.node): _frames(hosted[node], neighbour, shifted) for node, neighbour in links}
+    altered = {
+        link: {frame: other for frame, other in zip(honest, others[link], strict=True) if frame != other}
+        for link, honest in frames.items()
     }
-    return Reference(run_id, k, hosted, frames, sent | private, simulation.driver.state())
+    return Reference(run_id, k, hosted, frames, altered, sent | private, states)
+
+
+def _state(simulation: Simulation) -> dict[str, Array]:
+    return {name: np.array(array) for name, array in simulation.driver.state().items()}
 
 
 def _frames(agents: HostedRun, neighbour: Neighbour, sent: Mapping[str, Array]) -> dict[bytes, int]:

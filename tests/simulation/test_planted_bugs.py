@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from node.effects import Record, SaveCheckpoint
-from node.files import Checkpoint, Journal
+from node.files import Checkpoint, Checkpoints, Journal, _parse
 from node.folder import RunFolder
+from node.inbox import Inbox
+from node.machine import RoundMachine
 from node.run import NodeRun
 from tests.simulation.cluster import command, first_failure
 
@@ -77,6 +79,43 @@ def credit_not_noted(patch: Patch) -> None:
     patch.setattr(NodeRun, "note_released", lambda self, until: None)
 
 
+def not_settled(patch: Patch) -> None:
+    """At the end of a life everything that was allowed stays charged."""
+    patch.setattr(NodeRun, "settle", lambda self, ledgers: None)
+
+
+def forgotten_too_early(patch: Patch) -> None:
+    """Of rounds before the newer checkpoint nothing is remembered, though the older one may have to do."""
+    patch.setattr(RoundMachine, "durable", property(lambda self: self._saves.last_two[1]))
+
+
+def checksum_ignored(patch: Patch) -> None:
+    """A damaged checkpoint is used."""
+
+    def load(self: Any) -> list[Checkpoint]:
+        contents = [self._disk.read(name) for name in (self._newer, self._older)]
+        self._newer_is_whole = contents[0] is not None
+        return [_parse(content[32:]) for content in contents if content is not None]
+
+    patch.setattr(Checkpoints, "load", load)
+
+
+def damaged_one_kept(patch: Patch) -> None:
+    """When a checkpoint is saved, a damaged one becomes the older one, in the place of a whole one."""
+    save = Checkpoints.save
+
+    def keep(self: Any, checkpoint: Checkpoint) -> None:
+        self._newer_is_whole = self._disk.read(self._newer) is not None
+        save(self, checkpoint)
+
+    patch.setattr(Checkpoints, "save", keep)
+
+
+def other_rows_not_seen(patch: Patch) -> None:
+    """A neighbour may take back what it has sent."""
+    patch.setattr(Inbox, "_compare", lambda *seen: None)
+
+
 BUGS: dict[Callable[[Patch], None], tuple[int, str]] = {  # with the most schedules that it may take, and what is said
     no_journal: (20, "sends other rows"),
     checkpoint_before_records: (500, "is shorter than"),
@@ -85,6 +124,11 @@ BUGS: dict[Callable[[Patch], None], tuple[int, str]] = {  # with the most schedu
     durable_too_early: (20, "has finished, and on disk"),
     charged_too_little: (200, "is charged for fewer"),
     credit_not_noted: (200, "is charged for fewer|no neighbour can be in round"),
+    not_settled: (20, "is not charged for exactly these"),
+    forgotten_too_early: (200, "does not see that"),
+    checksum_ignored: (100, "can't decode|was sent before with other bytes|that are not the run's|Expecting"),
+    damaged_one_kept: (200, "has kept a damaged checkpoint"),
+    other_rows_not_seen: (50, "does not see that"),
 }
 
 

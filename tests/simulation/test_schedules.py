@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from node.files import Checkpoint, Checkpoints
 from tests.simulation.cluster import Cluster, simulate
 from tests.simulation.reference import ALGORITHM_NAMES
 
@@ -48,8 +49,31 @@ def test_schedules_are_of_all_kinds() -> None:
     kinds = {one.split()[0] for one in told}
     assert set(ALGORITHM_NAMES) <= kinds
     faults = {"kill", "kill_soon", "lose_power", "lose_power_everywhere", "stop", "come_back_changed", "cut"}
-    assert faults | {"repeat_a_frame", "orchestrator_dies", "give_up", "notice"} <= kinds
+    assert faults | {"damage", "alter_a_frame", "repeat_a_frame", "orchestrator_dies", "give_up", "notice"} <= kinds
     assert sum(one.startswith("start ") for one in told) > 150
+
+
+def test_some_schedules_end_before_the_allowance_does() -> None:
+    """There alone a node that does not settle is charged for more than it has sent."""
+    early = [cluster for cluster in map(Cluster, range(100)) if cluster.reference.rounds < cluster.allowed]
+    assert 15 <= len(early) <= 45
+
+
+def test_nodes_go_on_from_the_older_checkpoint_and_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise nobody would notice that the newer one is not checked."""
+    load, went_on_from = Checkpoints.load, []
+
+    def noticed(self: Checkpoints) -> list[Checkpoint]:
+        usable = load(self)
+        if self.complaints:
+            went_on_from.append(len(usable))
+        return usable
+
+    monkeypatch.setattr(Checkpoints, "load", noticed)
+    for seed in range(100):
+        simulate(seed)
+    assert went_on_from.count(1) >= 3
+    assert went_on_from.count(0) >= 3
 
 
 def test_a_schedule_can_be_shown_again() -> None:

@@ -2,6 +2,7 @@
 
 A kill loses what the process had not handed over. A loss of power loses, besides, whatever was not synced: of each file
 any tail of what was written since, down to the byte, and of the names all changes after some moment.
+Of what is safe a byte may change while nobody looks: `damage`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,12 @@ class VirtualDisk:
         self._before = [dict(self._names)]
         for file in self._names.values():
             file.lose_power(self._rng)
+
+    def damage(self, name: str, at: int, change: int) -> None:
+        """A byte of what is on the disk is no longer what was written."""
+        file = self._names[name]
+        file.content[at] ^= change
+        file.synced = bytes(file.content)
 
     def durable(self) -> VirtualDisk:
         """What is left of it in the worst case."""

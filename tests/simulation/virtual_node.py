@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
-from node.errors import NodeFailed
+from node.errors import NodeFailed, PeerFault
 from node.inbox import Lane
 from node.run import Keeping, NodeRun, open_run
+from tests.simulation.damage import damage, falls_back_to, older_is_whole, survivable
 from tests.simulation.reference import Reference
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_ledger import VirtualLedger
@@ -46,8 +47,13 @@ class VirtualNode:
         self.disk, self.ledger = VirtualDisk(rng), VirtualLedger()
         self.up, self.life, self.settled = True, 0, False
         self.run: NodeRun | None = None
+        self._rng = rng
+        self._taken: dict[int, list[bytes]] = {}  # by sender, in this life
+        self._released = 0  # rounds, as credit, ever
+        self._begun = 0  # rounds of which anything was ever handed over to be sent
+        self._orderly = True  # no life has ended otherwise
         self.sent = 0  # rounds of which anything has ever left
-        self._journalled = 0  # the same, since the last loss of power
+        self._journalled: set[int] = set()  # rounds begun since the last loss of power, which takes entries
         self.with_power = False  # a death in the middle of something takes the power, too
 
     def __str__(self) -> str:
@@ -67,21 +73,27 @@ class VirtualNode:
             self.check_ledger()
 
     def advance(self) -> None:
-        run = self.prepared
+        run, before = self.prepared, self.prepared.machine.k
         run.advance()
         self._check_failure()
+        begun = run.machine.k + bool(run.machine.outbox.sent)
+        self._begun = max(self._begun, begun)
+        self._journalled.update(range(before, begun))
         if run.machine.finished and not self.settled:
             run.settle(self.ledger)
             self.settled = True
-            self.check_ledger()
+            self._check_settled(run)
             self._check_state(self.disk.durable())
 
     def save(self) -> None:
         """The disk has taken its time."""
         self.prepared.save()
         self.prepared.saved()
+        if not older_is_whole(self.disk):
+            raise Wrong(f"node {self.name} has kept a damaged checkpoint rather than the whole one before it")
 
     def release(self, until: int, *, last: bool) -> None:
+        self._released = max(self._released, until)
         self.prepared.note_released(until)
         self.prepared.machine.release(until, last=last)
 
@@ -89,15 +101,31 @@ class VirtualNode:
         if frame not in self._reference.frames[sender, self.name]:
             raise Wrong(f"node {self.name} was sent rows by node {sender} that are not the run's")
         self.prepared.machine.take(frame, lane)
+        self._taken.setdefault(sender, []).append(frame)
+
+    def comparable(self, sender: int) -> list[bytes]:
+        """Frames taken in this life, of rounds that may have to be run again: other bytes in their place are seen."""
+        rounds, altered = self._reference.frames[sender, self.name], self._reference.altered[sender, self.name]
+        since = falls_back_to(self.disk)
+        return [frame for frame in self._taken.get(sender, ()) if rounds[frame] >= since and frame in altered]
+
+    def take_altered(self, frame: bytes, lane: Lane, sender: int) -> PeerFault:
+        """In the place of a frame that was taken before comes another one."""
+        try:
+            self.prepared.machine.take(self._reference.altered[sender, self.name][frame], lane)
+        except PeerFault as fault:
+            if fault.kind == "other bytes":
+                return fault
+            raise Wrong(f"node {self.name} does not see that node {sender} changes its rows: {fault}") from fault
+        raise Wrong(f"node {self.name} does not see that node {sender} changes its rows")
 
     def left(self, frames: list[bytes], receiver: int) -> None:
         """These frames are on their way."""
         rounds = self._reference.frames[self.name, receiver]
         for frame in frames:
-            if frame not in rounds:
+            if frame not in rounds or rounds[frame] >= self._reference.rounds:
                 raise Wrong(f"node {self.name} sends node {receiver} rows that are not the run's")
             self.sent = max(self.sent, rounds[frame] + 1)
-            self._journalled = max(self._journalled, rounds[frame] + 1)
         self.check_ledger()
 
     def check_ledger(self) -> None:
@@ -106,6 +134,17 @@ class VirtualNode:
         kept = len(self.prepared.budget.account.mechanisms) if self.sent else 0
         if len(charged) < kept or any(rounds < self.sent for rounds in charged):
             raise Wrong(f"node {self.name} has sent {self.sent} rounds and is charged for fewer")
+
+    def _check_settled(self, run: NodeRun) -> None:
+        """Charged is exactly what was begun, never more than was released, and without crashes no round more."""
+        self.check_ledger()
+        begun = run.machine.rounds_begun
+        if any(rounds != begun for rounds in self.ledger.charged(self._reference.run_id)):
+            raise Wrong(f"node {self.name} has begun {begun} rounds and is not charged for exactly these")
+        if begun > self._released:
+            raise Wrong(f"node {self.name} is charged for {begun} rounds, and {self._released} were released")
+        if self._orderly and begun != self._begun:
+            raise Wrong(f"node {self.name} is charged for {begun} rounds, and was seen to begin {self._begun}")
 
     def _check_failure(self) -> None:
         if (failure := self.prepared.failure) is not None:
@@ -126,15 +165,25 @@ class VirtualNode:
             run.end()
             run.close()
             run.settle(self.ledger)
-            self.check_ledger()
+            self._check_settled(run)
         self._gone(self.disk.kill)
 
     def kill(self) -> None:
+        self._orderly = False
         self._gone(self.disk.kill)
 
     def lose_power(self) -> None:
-        self._journalled = 0
+        self._journalled, self._orderly = set(), False
         self._gone(self.disk.lose_power)
+
+    @property
+    def damageable(self) -> bool:
+        """Whether it must go on if its newer checkpoint is damaged."""
+        return survivable(self.disk)
+
+    def damage(self) -> None:
+        """While it is down, a byte of its newer checkpoint changes."""
+        damage(self.disk, self._rng)
 
     def come_back_changed(self) -> None:
         """Killed, and started with other data: it must find out before it sends a round again, and differently."""
@@ -143,7 +192,7 @@ class VirtualNode:
         agents = self._reference.hosted[self.name]
         other = replace(agents, program=cast(Program, _Changed(agents.program)))
         run = open_run(other, self.disk, self.ledger, self._keeping)
-        if run.machine.k < self._journalled:
+        if run.machine.k in self._journalled:
             run.machine.release(run.machine.k + 1)
             run.advance()
             if run.machine.outbox.frames or not isinstance(run.failure, NodeFailed):
@@ -153,6 +202,7 @@ class VirtualNode:
     def _gone(self, disk: Callable[[], Any]) -> None:
         disk()
         self.up, self.run, self.settled = False, None, False
+        self._taken = {}
 
     def start(self) -> None:
         self.up, self.life = True, self.life + 1

@@ -1,0 +1,46 @@
+"""Checkpoint files as a stranger sees them: which are whole, which may be damaged, and how far a node may fall back.
+
+It reads the format by itself: what the node's own code takes for whole is what is tested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+
+from tests.simulation.virtual_disk import VirtualDisk
+
+_NEWER, _OLDER = "checkpoint.bin", "checkpoint-before.bin"
+
+
+def survivable(disk: VirtualDisk) -> bool:
+    """Whether the newer checkpoint is whole, and so is the one before, if there has been one."""
+    newer = disk.read(_NEWER)
+    return newer is not None and _whole(newer) and older_is_whole(disk)
+
+
+def older_is_whole(disk: VirtualDisk) -> bool:
+    """Or has never been written."""
+    older = disk.read(_OLDER)
+    return older is None or _whole(older)
+
+
+def damage(disk: VirtualDisk, rng: random.Random) -> None:
+    """Of the newer checkpoint one byte changes."""
+    content = disk.read(_NEWER)
+    assert content is not None
+    disk.damage(_NEWER, rng.randrange(len(content)), rng.randint(1, 255))
+
+
+def falls_back_to(disk: VirtualDisk) -> int:
+    """The round at which the node would go on if the newer checkpoint were damaged now."""
+    older = disk.read(_OLDER)
+    if older is None:
+        return 0
+    length = int.from_bytes(older[32:40], "little")
+    return int(json.loads(older[40 : 40 + length])["facts"]["round"])
+
+
+def _whole(content: bytes) -> bool:
+    return hashlib.sha256(content[32:]).digest() == content[:32]

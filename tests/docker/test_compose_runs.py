@@ -94,7 +94,7 @@ def test_secrets_show_up_neither_in_descriptions_nor_in_logs_nor_on_the_wire(pla
         "image": command("docker", "inspect", IMAGE).encode(),
     }
     seen |= {path.name: path.read_bytes() for path in (plain.folder / "runs" / "compose" / "tap").glob("*.tap")}
-    assert any(name.endswith(".tap") and len(content) > 10**6 for name, content in seen.items())
+    assert any(name.endswith(".tap") and len(content) > 300_000 for name, content in seen.items())  # 150 rounds
     for secret, forms in needles(plain.folder / "secrets").items():
         for place, content in seen.items():
             assert not any(form in content for form in forms), f"{secret} in {place}"

@@ -15,7 +15,7 @@ from node.codec import RowFormat, decode, encode, finite, message_limit, numbers
 from node.errors import PeerFault
 from node.fingerprints import fingerprinting
 from node.inbox import Inbox, Lane
-from node.status import STATUS
+from node.status import STATUS, status_of
 from node.v1 import wire_pb2
 
 D = 3
@@ -88,7 +88,7 @@ def test_frames_that_are_wrong_by_themselves(kind: str, senders: list[int], rows
     with pytest.raises(PeerFault) as fault:
         decode(frame.SerializeToString(), FORM)
     assert fault.value.kind == kind
-    assert fault.value.kind in STATUS
+    assert status_of(fault.value) == STATUS[kind]
 
 
 @given(st.binary(max_size=60))

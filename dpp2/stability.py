@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +27,7 @@ from dpp2.arrays import Array
 
 Gradient = Callable[[Array], Array]
 
-WATCH_EVERY = 25  # rounds between looks
+WATCH_EVERY = 25  # rounds between looks, at least
 HOPELESS = 1e100  # a gap that no noise of a sane experiment reaches
 _TRIAL = 200  # rounds without noise that settle most suspicions
 _SUSPICIOUS = 10.0  # times the gap at x⁰
@@ -75,17 +75,19 @@ class Watched(Protocol):
 class DivergenceDetector:
     """Tells divergence from the rise that noise alone drives (by orders of magnitude, where it starts large)."""
 
-    def __init__(self, run: Watched) -> None:
+    def __init__(self, run: Watched, period: int = 1) -> None:
+        """`period`: rounds after which gaps are comparable again."""
         self._run = run
+        self.every = period * math.ceil(WATCH_EVERY / period)
         self._start: Array | None = None
         self._cleared = 0.0  # a rise up to here has been looked into and was noise
         self.divergence: Divergence | None = None
 
     def check(self, gaps: Array, k: int, x: Sequence[Array]) -> None:
-        """Judge the gap at x^k, given all gaps up to it; every `WATCH_EVERY` rounds is often enough."""
+        """Judge the gap at x^k, given all gaps up to it. To look after every `every` rounds is enough."""
         if self._start is None:
             self._start = np.concatenate(x)
-        gap, before = gaps[k], gaps[max(k - WATCH_EVERY, 0)]
+        gap, before = gaps[k], gaps[max(k - self.every, 0)]
         broken = not gap < HOPELESS  # nan is broken, too
         rising = gap > max(_SUSPICIOUS * gaps[0], 2 * self._cleared, before)
         if broken or (rising and self._goes_on_growing(k)):
@@ -93,6 +95,17 @@ class DivergenceDetector:
             self.divergence = self._run.instability(self._sane(np.concatenate(x)), k) or unknown
         elif rising:
             self._cleared = gap
+
+    def convict(self, k: int, x: Sequence[Array], why: str) -> None:
+        """What the run would send in round k is beyond what may be sent: it has diverged, whatever the gap says."""
+        at = np.concatenate(x)
+        self._start = at if self._start is None else self._start
+        found = self._run.instability(self._sane(at), k)
+        if found is None:
+            found = Divergence(k, float("nan"), "unexplained", why)
+        elif found.cause == "unexplained":
+            found = replace(found, explanation=f"{why}: {found.explanation}")
+        self.divergence = found
 
     def state(self) -> dict[str, Array]:
         """What a checkpoint must keep so that a resumed run is judged like one that never stopped."""

@@ -1,17 +1,19 @@
-"""Which rounds, decay, scale and damping leave the smallest gap within a privacy budget (ours; the paper has none).
+"""Which settings of DPP² leave the smallest gap within a privacy budget (ours; the paper has none).
 
-    minimise  E Ŵ^K  over K, r, u, τ   subject to   ε(K, r, u; δ, M) ≤ budget
+    minimise  E Ŵ^K  over K, r, u_e, u_w, τ, α, β, ρ   subject to   ε(K, r, u_e, u_w, α; δ, M) ≤ budget
 
-ε is proportional to 1/u and does not depend on τ, so K and r decide the scale: u = ε(K, r; u = 1)/budget, exactly. The
-rest, (K, r, τ), is searched with the model of `response` (`search`); a few of the best are then run on the experiment
-itself (`trials`), because the model is an estimate, and the runs decide.
+ε is proportional to 1/u but for what the grid of the noise costs at any scale, so the rest decides the scale, exactly.
+That rest is searched with the model of `response` (`search`); a few of the best are then run (`trials`), because the
+model is an estimate, and the runs decide.
 
-One factor multiplies the experiment's u_e and u_w. `Effort.ratios` lets their ratio be searched as well: e reaches x
-through βLe only and w directly, while most of ε is spent on e, so more e and less w does less harm for the same ε.
+The experiment's α, β, ρ and u_e/u_w are where the search begins, and it keeps them if `Effort` says so. They waste a
+lot: w reaches x directly and w⁰ buys no ε at all, while e reaches it through βLe only and most of ε is spent on it; and
+a smaller α lets agents agree before much of the gradient, and with it of ε, has been used.
 
-**Outside ε.** The planner looks at the data: at the solution, at curvatures, at runs. What it recommends depends on
-them, and no ε covers that. Where this matters, plan on public or synthetic data of the same kind. ε counts the messages
-of K rounds; publishing x^K + w^K costs extra (`accountant.publish_term`).
+**Outside ε.** What a planner looks at, it depends on: the solution, curvatures, runs. So it looks at a public surrogate
+of the data, of the same size and with the same declared bounds, drawn from a seed of its own. With `Effort.on_data` it
+looks at the data themselves, and no ε covers the choice. ε counts the messages of K rounds; publishing x^K + w^K costs
+extra (`accountant.publish_term`).
 """
 
 from __future__ import annotations
@@ -22,89 +24,35 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpp2.algorithms.declared import PlannerModel
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from dpp2.privacy.calibrate import calibrate
-from dpp2.privacy.dpp2_releases import MOST_ROUNDS, Dpp2Releases
+from dpp2.privacy.dpp2_releases import Dpp2Releases
 from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.plans import Effort, Plan, Plans
 from dpp2.privacy.response import MOST_AGENTS
-from dpp2.privacy.search import NEIGHBOURS, SearchPoint, Space
-from dpp2.privacy.trials import TrialSettings, arrived, common_gap, final_gaps, response_of, solve, too_steep
+from dpp2.privacy.search import SearchPoint, Space
+from dpp2.privacy.trials import (
+    TrialSettings,
+    arrived,
+    common_gap,
+    final_gaps,
+    response_of,
+    solve,
+    steps_of,
+    surrogate,
+    too_steep,
+)
+from dpp2.simulation import Simulation
 
 Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
 
 LOOKED = "planned by looking at the data, so the choice itself is outside ε"
+SURROGATE = (
+    "planned on a public surrogate of the data, as large and as steep: the gap is the surrogate's, not the data's"
+)
 _OFF = 3.0  # a model that misses the measurement by this factor is worth a note
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look, for τ = 0 and for τ > 0 each."""
-
-    most_rounds: int | None = None  # K ≤ this; None: the experiment's rounds
-    ratios: tuple[float, ...] = (1.0,)  # factors on u_e/u_w to try; 1 is the experiment's own ratio
-    finalists: int = 4  # settings, the model's best, that are run
-    trials: int = 3  # runs of each, and twice as many to measure the best two; 0: the model alone decides
-    climbs: int = 2  # times that the best so far is compared with its neighbours
-
-    def __post_init__(self) -> None:
-        if self.most_rounds is not None and not 1 <= self.most_rounds <= MOST_ROUNDS:
-            raise BadInput("most_rounds", self.most_rounds, f"a whole number from 1 to {MOST_ROUNDS}")
-        if not self.ratios or not all(math.isfinite(ratio) and ratio > 0 for ratio in self.ratios):
-            raise BadInput("ratios", self.ratios, "at least one, each a finite number > 0")
-        if self.finalists < 1:
-            raise BadInput("finalists", self.finalists, "a whole number ≥ 1")
-        for name, number in (("trials", self.trials), ("climbs", self.climbs)):
-            if number < 0:
-                raise BadInput(name, number, "a whole number ≥ 0")
-
-    @property
-    def runs(self) -> int:
-        """At most, per kind of damping."""
-        return self.trials * (self.finalists + self.climbs * NEIGHBOURS + 4)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Settings that fit the budget, and the gap to expect of them."""
-
-    epsilon: float  # spent by these rounds, by the accountant
-    rounds: int
-    decay: float
-    u_e: float
-    u_w: float
-    damping: float
-    model_gap: float  # E Ŵ^K of the model
-    measured_gap: float | None  # mean over fresh runs; None without runs, inf if one diverged
-    geometric_gap: float | None  # their geometric mean: the gap of a typical run
-    spread: tuple[float, float] | None  # the smallest and the largest of them
-    notes: tuple[str, ...] = ()
-
-    @property
-    def gap(self) -> float:
-        """What plans are compared by: measured where there is a measurement."""
-        return self.model_gap if self.measured_gap is None else self.measured_gap
-
-
-@dataclass(frozen=True)
-class Plans:
-    """The best plan of the paper's algorithm and of the damped one for one budget."""
-
-    budget: float
-    start_gap: float  # E Ŵ⁰: what doing nothing leaves, at no cost in privacy
-    common_gap: float  # Ŵ of agents that all stay at 0: as free, and often smaller
-    undamped: Plan  # τ = 0: the paper
-    damped: Plan  # τ > 0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def chosen(self) -> Plan:
-        return self.damped if self.damped.gap <= self.undamped.gap else self.undamped
-
-    @property
-    def worthwhile(self) -> bool:
-        """Whether the choice beats doing nothing."""
-        return self.chosen.gap < self.start_gap
 
 
 def plan(
@@ -143,6 +91,9 @@ def frontier(
     planner = _prepare(experiment, adjacency, smoothness, effort, steps)
     if isinstance(planner, Unsupported):
         return planner
+    least = planner.space.fixed(1)
+    if min(budgets) <= least:
+        return Unsupported(f"one round on a grid of {experiment.noise.grid} bits costs {least:.3g} at any scale")
     points: list[Plans] = []
     for budget in sorted(budgets):
         points.append(planner.best(budget, points[-1] if points else None))
@@ -170,7 +121,7 @@ class _Steps:
 class _Planner:
     """One experiment, linearised: all that does not depend on the budget."""
 
-    experiment: Experiment  # resolved
+    solved: Simulation  # without noise
     space: Space
     effort: Effort
     common_gap: float
@@ -179,13 +130,14 @@ class _Planner:
 
     def best(self, budget: float, smaller: Plans | None) -> Plans:
         """The best of both kinds, or those of a smaller budget where they do no worse."""
-        undamped, damped = self._contest(budget, damped=False), self._contest(budget, damped=True)
+        undamped = self._contest(budget, smaller.undamped if smaller else None, damped=False)
+        damped = self._contest(budget, smaller.damped if smaller else None, damped=True)
         if smaller:
             undamped, damped = _better(undamped, smaller.undamped), _better(damped, smaller.damped)
         found = Plans(budget, self.space.response.start_gap, self.common_gap, undamped, damped)
         return replace(found, notes=(*self.notes, *self._warnings(found)))
 
-    def _contest(self, budget: float, *, damped: bool) -> Plan:
+    def _contest(self, budget: float, smaller: Plan | None, *, damped: bool) -> Plan:
         """The point with the smallest mean gap in the runs, unless the model's favourite beats it in fresh ones.
 
         Reported are the fresh figures: those that a winner won by flatter it, and among a dozen points that were run
@@ -193,7 +145,8 @@ class _Planner:
         """
         done = self.steps.done
         self.steps(f"ε = {budget:g}: searching")
-        points = self.space.finalists(budget, self.effort.finalists, damped=damped)
+        known = [smaller.point] if smaller else []
+        points = self.space.finalists(budget, self.effort.finalists, damped=damped, known=known)
         if not self.effort.trials:
             return self._annotate(self._fit(points[0], budget))
         favourite, means = points[0], dict[SearchPoint, float]()
@@ -201,7 +154,7 @@ class _Planner:
             for point in points:
                 means[point] = float(np.mean(self._run(self._fit(point, budget), range(self.effort.trials))))
             winner = min(means, key=means.__getitem__)
-            points = [point for point in self.space.around(winner) if point not in means]
+            points = [point for point in self.space.around(winner, budget) if point not in means]
         rematch = [self._measure(self._fit(point, budget)) for point in dict.fromkeys((winner, favourite))]
         measured = min(rematch, key=lambda one: one.gap)
         self.steps.jump_to(done + 1 + self.effort.runs, "measured")
@@ -216,9 +169,9 @@ class _Planner:
         assert spent.value is not None, spent.reason
         assert spent.fits(budget), answer.reason
         fitted = unit.scaled(answer.factor)
-        u_e, u_w = fitted.u_e, fitted.u_w
-        gap = self.space.gap_of(point, u_w, u_e)
-        return Plan(spent.value, point.rounds, point.decay, u_e, u_w, point.damping, gap, None, None, None)
+        gap = float(self.space.gaps([point], [fitted.u_w])[0])
+        K, r, tau, _, alpha, beta, rho = point
+        return Plan(spent.value, K, r, fitted.u_e, fitted.u_w, tau, alpha, beta, rho, gap, None, None, None)
 
     def _measure(self, winner: Plan) -> Plan:
         trials = self.effort.trials
@@ -231,14 +184,14 @@ class _Planner:
     def _run(self, candidate: Plan, trials: range) -> list[float]:
         c = candidate
         gaps = []
-        settings = TrialSettings(c.rounds, c.damping, c.u_e, c.u_w, c.decay)
-        for gap in final_gaps(self.experiment, settings, trials):
+        settings = TrialSettings(c.rounds, c.decay, c.damping, c.u_w, c.u_e, c.alpha, c.beta, c.rho)
+        for gap in final_gaps(self.solved, settings, trials):
             self.steps(f"running K = {c.rounds}, r = {c.decay:g}, τ = {c.damping:g}")
             gaps.append(gap)
         return gaps
 
     def _annotate(self, found: Plan) -> Plan:
-        notes = [LOOKED]
+        notes = [LOOKED if self.effort.on_data else SURROGATE]
         if found.rounds == self.space.most_rounds:
             notes.append(f"K is the largest allowed, {found.rounds}: more rounds may do better")
         if found.gap == math.inf:
@@ -253,7 +206,7 @@ class _Planner:
         if not found.worthwhile:
             nothing = f"doing nothing leaves {found.start_gap:.3g} and spends nothing"
             warnings.append(f"no plan within ε = {found.budget:g} beats the starting point: {nothing}")
-        if found.chosen.gap >= found.common_gap and self.experiment.run.start != "zero":
+        if found.chosen.gap >= found.common_gap and self.solved.experiment.run.start != "zero":
             staying = f"agents that all stay at 0 have a gap of {found.common_gap:.3g} and spend nothing"
             warnings.append(f'no plan within ε = {found.budget:g} beats this: {staying} (run.start = "zero")')
         return warnings
@@ -276,24 +229,49 @@ def _prepare(
         return model
     if experiment.network.agents > MOST_AGENTS:
         return Unsupported(f"the planner diagonalises P, for at most {MOST_AGENTS} agents")
+    unit = _unit(model, adjacency, smoothness, experiment.noise.grid)
+    solved = unit.unsupported_reason(0) or _solved(experiment, smoothness, effort)
+    if isinstance(solved, Unsupported):
+        return solved
     notes = [*model.notes]
-    experiment = experiment.resolve()  # before any seed is changed: the data hang on it
-    solved = solve(experiment)
-    mechanism = Dpp2Releases(
-        dimension=solved.driver.dimension,
+    if not arrived(solved):
+        notes.append(f"without noise the gap is still {solved.gap:.2g} after {solved.k} rounds: the model is rough")
+    space = Space(
+        response_of(solved),
+        replace(unit, dimension=solved.driver.dimension),
+        steps_of(experiment),
+        solved.prepared.spectrum.largest,
+        effort.most_rounds or experiment.run.rounds,
+        effort.free_ratio,
+        effort.free_steps,
+        effort.generations,
+    )
+    return _Planner(solved, space, effort, common_gap(solved), tuple(notes), steps)
+
+
+def _unit(model: PlannerModel, adjacency: float, smoothness: float, bits: int) -> Dpp2Releases:
+    """What the accountant is asked about, before its scales, its steps and its dimension are set."""
+    return Dpp2Releases(
+        dimension=1,
         alpha=model.alpha,
         smoothness=smoothness,
         adjacency=adjacency,
         u_e=model.u_e,
         u_w=model.u_w,
         decay=1.0,
+        bits=bits,
     )
-    outside = mechanism.unsupported_reason(0) or too_steep(solved, smoothness)
-    if outside:
+
+
+def _solved(experiment: Experiment, smoothness: float, effort: Effort) -> Simulation | Unsupported:
+    """A run without noise to plan around, on the data or on their surrogate."""
+    # Resolved before any seed is changed: the data hang on it.
+    planned = experiment.resolve() if effort.on_data else surrogate(experiment, smoothness)
+    if isinstance(planned, Unsupported):
+        return planned
+    solved = solve(planned)
+    if effort.on_data and (outside := too_steep(solved, smoothness)):
         return outside
     if solved.divergence:
         return Unsupported(f"there is no solution to plan around: without noise, {solved.divergence.explanation}")
-    if not arrived(solved):
-        notes.append(f"without noise the gap is still {solved.gap:.2g} after {solved.k} rounds: the model is rough")
-    space = Space(response_of(solved), mechanism, effort.most_rounds or experiment.run.rounds, effort.ratios)
-    return _Planner(experiment, space, effort, common_gap(solved), tuple(notes), steps)
+    return solved

@@ -61,20 +61,18 @@ class Candidates:
     damping: Array  # τ
     u_w: Array
     u_e: Array
+    alpha: Array
+    beta: Array
+    rho: Array
 
-    def __getitem__(self, chosen: NDArray[np.intp]) -> Candidates:
-        return Candidates(
-            self.rounds[chosen], self.decay[chosen], self.damping[chosen], self.u_w[chosen], self.u_e[chosen]
-        )
+    def __getitem__(self, chosen: NDArray[np.intp] | slice) -> Candidates:
+        return Candidates(*(column[chosen] for column in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
 class Response:
     """The linearised network. Arrays over modes are (M, S): eigenvalue groups (0 is consensus), curvature groups."""
 
-    alpha: float
-    beta: float
-    rho: float
     eigenvalues: Array  # (M,): λ
     weights: Array  # (M, S): how many modes each one stands for
     start: Array  # (3, M, S): X, Y, Z of x⁰
@@ -86,10 +84,6 @@ class Response:
     def start_gap(self) -> float:
         """E Ŵ⁰: what doing nothing leaves."""
         return float(self._gap(self.start[0][None])[0])
-
-    def stiffest(self) -> Array:
-        """(M,): the largest curvature of each eigenvalue group."""
-        return np.asarray(self.curvature.max(axis=(0, 2)))
 
     def gap(self, candidates: Candidates) -> Array:
         """E Ŵ^K of each candidate; inf where it leaves float64."""
@@ -105,17 +99,17 @@ class Response:
         """Candidates come longest first, so that those that still run are always the first ones."""
         gaps = np.full(len(c.rounds), np.inf)
         X, Y, Z = (np.tile(moment, (len(gaps), 1, 1)) for moment in self.start)
-        t = (1 + c.damping)[:, None, None]
-        G = (self.alpha - self.beta * self.eigenvalues)[:, None]
-        pull = (self.rho * self.eigenvalues)[:, None]  # ρλ
-        kick = 1 - G * t * pull
+        eigenvalues = self.eigenvalues[:, None]
+        G = c.alpha[:, None, None] - c.beta[:, None, None] * eigenvalues
+        pull = c.rho[:, None, None] * eigenvalues  # ρλ
+        kick = 1 - G * (1 + c.damping)[:, None, None] * pull
         shrink = c.decay**2
         W, E = 2 * c.u_w**2, 2 * c.u_e**2
-        leak = (self.beta * self.eigenvalues[:, None]) ** 2
+        leak = (c.beta[:, None, None] * eigenvalues) ** 2
         for k in range(int(c.rounds[0])):
             n = int(np.searchsorted(-c.rounds, -k))  # those with K > k
-            X, Y, Z, t, kick, W, E = X[:n], Y[:n], Z[:n], t[:n], kick[:n], W[:n], E[:n]
-            a = 1 - G * (self._at(self._spread(X), self.curvature) + t * pull)
+            X, Y, Z, G, pull, kick, leak, W, E = (one[:n] for one in (X, Y, Z, G, pull, kick, leak, W, E))
+            a = kick - G * self._at(self._spread(X), self.curvature)
             Wk, Ek = W[:, None, None], E[:, None, None]
             aX_GY, aY_GZ = a * X - G * Y, a * Y - G * Z
             kicked = kick * Wk
@@ -125,7 +119,8 @@ class Response:
             X = new_X
             W, E = W * shrink[:n], E * shrink[:n]
             done = int(np.searchsorted(-c.rounds, -(k + 1)))
-            gaps[done:n] = self._gap(X[done:])
+            if done < n:
+                gaps[done:n] = self._gap(X[done:])
         return gaps
 
     def _spread(self, X: Array) -> Array:
@@ -136,7 +131,7 @@ class Response:
         """The table at each candidate's σ, linearly between its entries; beyond the last it stays as it is."""
         last = len(self.spreads) - 1
         position = np.interp(spread, self.spreads, np.arange(last + 1.0))
-        below = np.nan_to_num(np.minimum(position, last - 1)).astype(np.intp)
+        below = np.where(position < last - 1, position, last - 1).astype(np.intp)  # also where it is nan
         part = (position - below).reshape(-1, *[1] * (table.ndim - 1))
         values = table[below]
         return np.asarray(values + part * (table[below + 1] - values))
@@ -150,18 +145,8 @@ class Response:
         return np.asarray(disagreement * (1 + self._at(spread, self.missed) / agents) + stationarity)
 
 
-def linearise(
-    parameters: tuple[float, float, float],
-    P: Array,
-    gradient: Gradient,
-    solution: Array,
-    start: Array,
-    start_variance: float,
-) -> Response:
-    """The response around `solution` (d,) of agents that start at `start` (N, d), plus noise of that variance.
-
-    `parameters` are (α, β, ρ).
-    """
+def linearise(P: Array, gradient: Gradient, solution: Array, start: Array, start_variance: float) -> Response:
+    """The response around `solution` (d,) of agents that start at `start` (N, d), plus noise of that variance."""
     at = np.broadcast_to(solution, start.shape)
     directions = _directions(gradient, at)
     curvature, missed = _probe(gradient, at, directions)
@@ -179,7 +164,7 @@ def linearise(
     each = start.shape[1] / directions.shape[1]  # more than 1 where a subspace stands for the whole
     weights = each * np.outer(np.diff(rows), np.diff(columns))
     eigenvalues = _means(eigenvalues, rows, 0)
-    return Response(*parameters, eigenvalues, weights, grouped(moments), _SPREADS, grouped(by_mode), missed)
+    return Response(eigenvalues, weights, grouped(moments), _SPREADS, grouped(by_mode), missed)
 
 
 def _directions(gradient: Gradient, at: Array) -> Array:

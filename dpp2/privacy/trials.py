@@ -1,7 +1,7 @@
 """The runs that the planner makes: one without noise to plan around, and short ones to measure what a plan does.
 
-All of them are embedded runs of the experiment itself, with its own data. x does not depend on η, so η = 1 here: a list
-of η that is shorter than a trial need not stand in the way.
+All of them are embedded runs of the experiment, on its own data or on a public surrogate of them. x does not depend on
+η, so η = 1 here: a list of η that is shorter than a trial need not stand in the way.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpp2.algorithms.declared import TwoTiers
+from dpp2.embedded import EmbeddedDriver
 from dpp2.experiment import Experiment
+from dpp2.metrics import measure
+from dpp2.prepared import HostedAgents, PreparedRun, Secrets
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.response import Response, linearise
-from dpp2.simulation import Simulation, run
+from dpp2.simulation import Simulation
 
 _SOLVED = 1e-12  # of the first gap: the noise-free run has arrived
 _SOLVING = 1000  # rounds that it may take
@@ -28,10 +32,13 @@ class TrialSettings(NamedTuple):
     """What a plan chooses."""
 
     rounds: int
-    damping: float
-    u_e: float
-    u_w: float
     decay: float
+    damping: float
+    u_w: float
+    u_e: float
+    alpha: float
+    beta: float
+    rho: float
 
 
 def solve(experiment: Experiment) -> Simulation:
@@ -39,9 +46,9 @@ def solve(experiment: Experiment) -> Simulation:
 
     Damping is only there to arrive: τ = 1 suits most networks, the others those where it is too little or too much.
     """
-    attempts = []
+    attempts, own = [], steps_of(experiment)
     for damping in (1.0, 0.3, 3.0, 0.0):
-        silent = TrialSettings(_SOLVING, damping, u_e=0.0, u_w=0.0, decay=1.0)
+        silent = TrialSettings(_SOLVING, 1.0, damping, 0.0, 0.0, own.alpha, own.beta, own.rho)
         attempt = Simulation(altered(experiment, silent), record=False)
         for _ in range(_SOLVING // _PIECE):
             attempt.advance(_PIECE)
@@ -49,6 +56,24 @@ def solve(experiment: Experiment) -> Simulation:
                 return attempt
         attempts.append(attempt)
     return min(attempts, key=lambda attempt: (attempt.divergence is not None, attempt.gap))
+
+
+def steps_of(experiment: Experiment) -> TwoTiers:
+    """α, β and ρ as the experiment has them."""
+    parameters = experiment.algorithm.two_tiers()
+    assert parameters is not None  # the planner models no other algorithm
+    return parameters
+
+
+def surrogate(experiment: Experiment, smoothness: float) -> Experiment | Unsupported:
+    """The experiment, resolved, on public data of the same size whose gradients are as steep."""
+    experiment = experiment.resolve()
+    public = experiment.problem.surrogate(experiment.network.agents, smoothness)
+    if public is None:
+        why = "nobody but its author can say what is public of a Python file"
+        return Unsupported(f"there is no public surrogate to plan on: {why}; --on-data looks at the data instead")
+    bounds = experiment.privacy.updated(smoothness=None, budget=None)  # the surrogate need not keep them to the digit
+    return replace(experiment, problem=public, privacy=bounds).resolve()
 
 
 def arrived(attempt: Simulation) -> bool:
@@ -65,13 +90,11 @@ def too_steep(solved: Simulation, smoothness: float) -> Unsupported | None:
 
 def response_of(solved: Simulation) -> Response:
     """The experiment linearised where its noise-free run ended."""
-    experiment, network, parameters = solved.experiment, solved.driver, solved.experiment.algorithm.two_tiers()
-    assert parameters is not None  # the planner models no other algorithm
+    experiment, network = solved.experiment, solved.driver
     x = np.concatenate(network.x)
     start = solved.prepared.starts(network.dimension)
     drawn = experiment.run.start == "normal"  # then the expectation is over x⁰ as well
     return linearise(
-        (parameters.alpha, parameters.beta, parameters.rho),
         solved.prepared.P.toarray(),
         network.gradient,
         x.mean(axis=0),
@@ -87,12 +110,26 @@ def common_gap(solved: Simulation) -> float:
     return float(total @ total) / len(x)
 
 
-def final_gaps(experiment: Experiment, settings: TrialSettings, trials: Iterable[int]) -> Iterator[float]:
-    """Ŵ^K of one run per trial, inf where it diverged. The start depends on the trial alone: plans share it."""
+def final_gaps(solved: Simulation, settings: TrialSettings, trials: Iterable[int]) -> Iterator[float]:
+    """Ŵ^K of one run per trial, inf where it left float64. The start depends on the trial alone: plans share it."""
     for trial in trials:
-        result = run(altered(experiment, settings, trial), record=False)
-        gap = float(result.metrics.gap[-1])
-        yield math.inf if result.diverged or not math.isfinite(gap) else gap
+        experiment = altered(solved.experiment, settings, trial)
+        prepared = replace(solved.prepared, experiment=experiment, secrets=Secrets.of(experiment))
+        gap = _final_gap(prepared, solved.driver, settings.rounds)
+        yield gap if math.isfinite(gap) else math.inf
+
+
+def _final_gap(prepared: PreparedRun, known: EmbeddedDriver, rounds: int) -> float:
+    """Of a run on the objectives that are known already. Only the last gap is measured, and nothing is recorded."""
+    owned = [range(block.rows.start, block.rows.stop) for block in known.blocks]
+    objectives = [block.program.objective for block in known.blocks]
+    driver = EmbeddedDriver.of([HostedAgents(prepared, *part) for part in zip(owned, objectives, strict=True)])
+    with np.errstate(over="ignore", invalid="ignore"):  # what diverges is not chosen
+        for k in range(rounds):
+            driver.round(k, lambda phase, rows: None)
+        found = driver.evaluate()
+        consensus, stationarity, _ = measure(driver.x, [one.values for one in found], [one.grad for one in found])
+    return consensus + stationarity
 
 
 def altered(experiment: Experiment, settings: TrialSettings, trial: int = 0) -> Experiment:
@@ -100,7 +137,9 @@ def altered(experiment: Experiment, settings: TrialSettings, trial: int = 0) -> 
     return replace(
         experiment,
         run=experiment.run.updated(rounds=settings.rounds, seed=_FIRST_SEED + trial, telemetry="none"),
-        algorithm=experiment.algorithm.updated(damping=settings.damping, eta=1.0),
+        algorithm=experiment.algorithm.updated(
+            alpha=settings.alpha, beta=settings.beta, rho=settings.rho, damping=settings.damping, eta=1.0
+        ),
         noise=experiment.noise.updated(u_e=settings.u_e, u_w=settings.u_w, decay=settings.decay),
         privacy=experiment.privacy.updated(budget=None),
     )

@@ -17,9 +17,11 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.schema import Section
+from dpp2.schema import Section, Table
 
 DATA, START, SHARED = 0, 1, 2  # purposes of the seeded draws; SHARED: what all agents have in common
+
+SURROGATE_SEED = 0x7075626C6963  # of public data to plan on; not one that somebody would take for their own
 
 
 Counts = NDArray[np.intp]
@@ -51,11 +53,57 @@ class Sampled(Protocol):
     A regulariser belongs to every sample in equal parts. Agents may have different m_i.
     """
 
+    @property
+    def dimension(self) -> int: ...
+
     def sample_counts(self) -> Counts:
         """m_i of every agent."""
 
     def sample_gradients(self, x: Array) -> Array:
         """∇f_is(x_i) of every agent and sample: (agents, max m_i, d); rows beyond an agent's own are zero."""
+
+
+@runtime_checkable
+class OfRecords(Sampled, Protocol):
+    """What objectives offer whose samples are records that can be clipped, for `privacy.clip`."""
+
+    def clipped(self, bound: float) -> Objective:
+        """The same f_i; in ∇f_i every record's gradient is clipped to this 2-norm, before the mean is taken.
+
+        The regulariser is public and stays outside: exchanging one of m records moves ∇f_i by at most 2·bound/m.
+        """
+
+
+# Clipped to a shade less than the bound: what a sum over a million records rounds away stays within 2·bound/m.
+_INSIDE = 1 - 1e-9
+
+
+def clip_factors(norms: Array, bound: float) -> Array:
+    """By what a gradient of each norm is multiplied so that `bound` holds; 1 where it holds already."""
+    return np.minimum(1.0, slope_limits(norms, bound))
+
+
+def slope_limits(norms: Array, bound: float) -> Array:
+    """The largest |ℓ'| of each record of a linear model that keeps ‖ℓ' a‖ ≤ `bound`, by the norms of a.
+
+    The norm of a record's gradient ℓ'(xᵀa)·a is |ℓ'|·‖a‖, so clipping it is clipping one number.
+    """
+    with np.errstate(divide="ignore", over="ignore"):  # a record of zeros, or nearly so, has no gradient
+        return np.asarray(_INSIDE * bound / norms)
+
+
+def row_norms(rows: Array) -> Array:
+    """‖a‖ along the last axis, also where the squares of small numbers would be lost."""
+    largest = np.abs(rows).max(axis=-1, keepdims=True, initial=0.0)
+    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
+    return np.asarray(largest[..., 0] * np.linalg.norm(scaled, axis=-1))
+
+
+def clip_records(objective: Objective, bound: float) -> Objective:
+    """`OfRecords.clipped`, or one sentence where there are no records."""
+    if not isinstance(objective, OfRecords):
+        raise BadInput("privacy.clip", bound, "a problem whose objectives are means over records, which these are not")
+    return objective.clipped(bound)
 
 
 @runtime_checkable
@@ -89,6 +137,9 @@ class ProblemSection(Section):
 
     name: str
     seed: int | None = Field(None, ge=0, description="a whole number ≥ 0 (default: run.seed)")
+    dataset: str | None = Field(
+        None, min_length=1, max_length=100, description="a name: all versions of the data share one budget under it"
+    )
 
     def resolve(self, agents: int) -> Self:
         """Settle, once and over all agents, what the objectives of single agents rest on (`seed` is set by then)."""
@@ -109,6 +160,13 @@ class ProblemSection(Section):
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
         """The f_i of these agents."""
 
+    def surrogate(self, agents: int, smoothness: float) -> ProblemSection | None:
+        """A public problem of the same size, as steep as `smoothness`; None where nobody knows what it looks like.
+
+        Of the data it may take how many there are and their dimension, which are public, and nothing else.
+        """
+        return self.updated(seed=SURROGATE_SEED)
+
     def bounded(self, feature_bound: float) -> Self:
         """The problem with every record's influence bounded, for `privacy.adjacency = "record"`."""
         raise self._unbounded()
@@ -126,18 +184,18 @@ class ProblemSection(Section):
         table = self.table()
         return {key: table[key] for key in self.public_keys if key in table}
 
-    def data_digest(self, agent: int) -> bytes:
-        """Digest of the agent's data where they come from outside; empty where the experiment determines them."""
-        return b""
-
-    def data_identity(self, agent: int, agents: int) -> bytes:
-        """What tells the agent's data from all other data: by content where they come from outside.
+    def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
+        """What tells the agent's data from all other data: `outside` is their digest where they come from outside.
 
         A ledger is kept under it, so what only enters the objective (the regulariser) must not: changing it would open
         a fresh ledger on the same records.
         """
         table = {key: value for key, value in self.digest_table().items() if key not in self.regulariser}
-        return self.data_digest(agent) or json.dumps([table, agent], sort_keys=True).encode()
+        return outside or json.dumps([table, agent], sort_keys=True).encode()
+
+    def digest_table(self) -> Table:
+        """Without the data set's name: it is the owner's own, and may be another one on every machine."""
+        return {key: value for key, value in super().digest_table().items() if key != "dataset"}
 
     def report(self, x: Array) -> dict[str, float]:
         """What to say of a common solution x besides the gap, such as held-out accuracy."""

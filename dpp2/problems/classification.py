@@ -1,9 +1,11 @@
 """Real data: scikit-learn's bundled sets, dealt to the agents, as a logistic problem with held-out accuracy.
 
     f_i(x) = (1/m_i) Σ_s log(1 + exp(−y_is xᵀz_is)) + Σ_t λω x_t²/(1 + ω x_t²)
-A share `held_out` of the samples is set aside. Features are standardised with mean and deviation of the
-training part (public preprocessing: they look at all agents' data) and get a last column of ones for the
-intercept. The rest is dealt by `split`:
+A share `held_out` of the samples is set aside: it is public, and alike for everybody. Features are standardised
+and get a last column of ones for the intercept. Mean and deviation are those of the part that `standardise` names:
+    training    what the agents hold, which no ε covers (the default)
+    held-out    the public part, where single records are to be protected (privacy.adjacency = "record")
+The rest is dealt by `split`:
     iid         shuffled, in equal parts
     label       sorted by class, then cut into equal parts: most agents see one class or two
     dirichlet   each class in proportions drawn from Dirichlet(concentration): the smaller, the more lopsided
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Self
 
 import numpy as np
@@ -23,6 +26,7 @@ from pydantic import Field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import SHARED, ProblemSection, agent_rng
+from dpp2.problems.logistic import LogisticSection
 from dpp2.problems.rows import Indices, RowLoss, logistic_rows
 
 Classes = NDArray[np.int64]
@@ -43,6 +47,9 @@ class ClassificationSection(ProblemSection):
         None, ge=1e-3, description='a number ≥ 0.001 (only with split = "dirichlet"; default: 0.5)'
     )
     held_out: float = Field(0.2, ge=0, lt=1, description="a number ≥ 0 and < 1")
+    standardise: Literal["training", "held-out"] | None = Field(
+        None, description='training or held-out (default: training, with privacy.adjacency = "record" held-out)'
+    )
     lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
     omega: float = Field(1.0, ge=0, description="a number ≥ 0")
 
@@ -60,12 +67,21 @@ class ClassificationSection(ProblemSection):
                 settled = settled.updated(**{key: default})
         return settled
 
+    def resolve_for_records(self, agents: int) -> Self:
+        """No record of an agent may decide how the features of the others are standardised."""
+        if self.standardise == "training":
+            accepted = 'held-out, with privacy.adjacency = "record": the training part holds the records to protect'
+            raise BadInput("problem.standardise", self.standardise, accepted)
+        return self.updated(standardise="held-out").resolve(agents)
+
     def looked_at(self) -> str | None:
+        if self.standardise == "held-out":
+            return "the held-out records are public: features are standardised by them, and ε does not cover them"
         return "features are standardised by mean and deviation of all agents' data, which is outside ε"
 
-    def data_identity(self, agent: int, agents: int) -> bytes:
+    def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
         """How many agents there are decides what each one holds."""
-        return super().data_identity(agent, agents) + b" of %d" % agents
+        return super().data_identity(agent, agents, outside) + b" of %d" % agents
 
     def objective(self, owned: Sequence[int], agents: int) -> RowLoss:
         table = self._table()
@@ -74,13 +90,15 @@ class ClassificationSection(ProblemSection):
         features = [table.features[own] for own in rows]
         return logistic_rows(features, [table.labels[own] for own in rows], self.lambda_, self.omega)
 
+    def surrogate(self, agents: int, smoothness: float) -> LogisticSection:
+        return LogisticSection.with_signal(self.objective(range(agents), agents), smoothness, self.lambda_, self.omega)
+
     def report(self, x: Array) -> dict[str, float]:
         """Share of the held-out samples on the right side of x."""
         table = self._table()
         if not len(table.test):
             return {}
-        margins = table.labels[table.test] * (table.features[table.test] @ x)
-        return {"accuracy": float((margins > 0).mean())}
+        return {"accuracy": table.accuracy(x), "accuracy_without_privacy": _without_privacy(self)}
 
     def _table(self) -> Table:
         features, classes = _load(self.data)
@@ -88,7 +106,10 @@ class ClassificationSection(ProblemSection):
         test, train = np.split(order, [round(self.held_out * len(features))])
         if not len(train):
             raise BadInput("problem.held_out", self.held_out, "a share that leaves samples to train on")
-        return Table(_standardised(features, train), self._labels(classes), classes, train, test)
+        known = test if self.standardise == "held-out" else train
+        if not len(known):
+            raise BadInput("problem.held_out", self.held_out, "a share above 0, by which features are standardised")
+        return Table(_standardised(features, known), self._labels(classes), classes, train, test)
 
     def _labels(self, classes: Classes) -> Array:
         if self.data == "breast-cancer":
@@ -126,6 +147,21 @@ class Table:
     train: Indices
     test: Indices
 
+    def accuracy(self, x: Array) -> float:
+        """Share of the held-out samples on the right side of x."""
+        margins = self.labels[self.test] * (self.features[self.test] @ x)
+        return float((margins > 0).mean())
+
+
+@lru_cache(maxsize=64)
+def _without_privacy(section: ClassificationSection) -> float:
+    """Held-out accuracy of somebody who is trusted with all records: scikit-learn's regression, with its defaults."""
+    from sklearn.linear_model import LogisticRegression
+
+    table = section._table()
+    fitted = LogisticRegression(max_iter=1000).fit(table.features[table.train, :-1], table.labels[table.train])
+    return table.accuracy(np.append(fitted.coef_[0], fitted.intercept_))
+
 
 def deal_dirichlet(classes: Classes, agents: int, concentration: float, rng: np.random.Generator) -> list[Indices]:
     """Cut each class at Dirichlet proportions; then whoever got nothing takes one sample from the richest."""
@@ -142,8 +178,9 @@ def deal_dirichlet(classes: Classes, agents: int, concentration: float, rng: np.
     return [np.array(own, dtype=np.intp) for own in dealt]
 
 
-def _standardised(features: Array, train: Indices) -> Array:
-    mean, deviation = features[train].mean(axis=0), features[train].std(axis=0)
+def _standardised(features: Array, known: Indices) -> Array:
+    """By mean and deviation of the known rows."""
+    mean, deviation = features[known].mean(axis=0), features[known].std(axis=0)
     deviation[deviation == 0] = 1.0  # a pixel that is always blank stays 0
     ones = np.ones((len(features), 1))
     return np.hstack([(features - mean) / deviation, ones])

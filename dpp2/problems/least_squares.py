@@ -9,7 +9,7 @@ there are. M_i = λ_max(A_iᵀA_i/m) is exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self
 
@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, SHARED, Counts, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, SHARED, Counts, ProblemSection, agent_rng, row_norms, slope_limits
 from dpp2.problems.logistic import data_smoothness
 
 
@@ -62,6 +62,7 @@ class LeastSquaresSection(ProblemSection):
 class LeastSquares:
     a: Array  # (n, m, d)
     b: Array  # (n, m)
+    limits: Array | None = None  # (n, m): the largest residual of each record in the gradient, where it is clipped
 
     @property
     def dimension(self) -> int:
@@ -74,12 +75,21 @@ class LeastSquares:
     def __call__(self, x: Array) -> tuple[Array, Array]:
         residual = np.matmul(self.a, x[:, :, None])[:, :, 0] - self.b
         slope = residual / residual.shape[1]
-        return 0.5 * np.einsum("nm,nm->n", slope, residual), np.matmul(slope[:, None, :], self.a)[:, 0, :]
+        value = 0.5 * np.einsum("nm,nm->n", slope, residual)
+        if self.limits is not None:
+            slope = self._clipped(residual) / residual.shape[1]
+        return value, np.matmul(slope[:, None, :], self.a)[:, 0, :]
+
+    def clipped(self, bound: float) -> LeastSquares:
+        return replace(self, limits=slope_limits(row_norms(self.a), bound))
 
     def sample_counts(self) -> Counts:
         agents, m, _ = self.a.shape
         return np.full(agents, m, dtype=np.intp)
 
     def sample_gradients(self, x: Array) -> Array:
-        residual = np.matmul(self.a, x[:, :, None]) - self.b[:, :, None]
-        return np.asarray(residual * self.a)
+        residual = np.matmul(self.a, x[:, :, None])[:, :, 0] - self.b
+        return np.asarray(self._clipped(residual)[:, :, None] * self.a)
+
+    def _clipped(self, residual: Array) -> Array:
+        return residual if self.limits is None else np.clip(residual, -self.limits, self.limits)

@@ -15,7 +15,7 @@ and the clipping that follows is a clipping of the features as they are drawn, i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self
 
@@ -24,9 +24,20 @@ from pydantic import Field, PrivateAttr
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, Counts, ProblemSection, agent_rng
+from dpp2.problems.base import (
+    DATA,
+    SHARED,
+    SURROGATE_SEED,
+    Counts,
+    ProblemSection,
+    Sampled,
+    agent_rng,
+    row_norms,
+    slope_limits,
+)
 from dpp2.schema import Table
 
+_FLIPPED = 0.2  # of planted labels
 _LARGEST = 100.0  # seven factors of exp of it are still a float64
 
 
@@ -41,6 +52,9 @@ class LogisticSection(ProblemSection):
     smoothness: float = Field(5.03, gt=0, description="a number > 2·lambda·omega")
     lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
     omega: float = Field(1.0, ge=0, description="a number ≥ 0")
+    labels: Literal["planted"] | None = Field(
+        None, description='"planted" or nothing: signs that a common x explains, one in five flipped; or random ones'
+    )
     scale: float | None = Field(None, gt=0, description="a number > 0 (default: what `smoothness` needs)")
     scale_from_data: bool | None = Field(
         None, description="true or nothing: set where `scale` is computed from the data"
@@ -83,6 +97,26 @@ class LogisticSection(ProblemSection):
             products *= np.minimum(1, self._feature_bound / np.linalg.norm(products, axis=2, keepdims=True))
         return Logistic(products, self.lambda_, self.omega)
 
+    def surrogate(self, agents: int, smoothness: float) -> LogisticSection:
+        """Scaled by its own draw, so that it is exactly as steep."""
+        return self.updated(seed=SURROGATE_SEED, smoothness=smoothness, scale=None, scale_from_data=None)
+
+    @classmethod
+    def with_signal(cls, objective: Sampled, smoothness: float, lambda_: float, omega: float) -> LogisticSection:
+        """A public surrogate of real data: as many records of as many features, on average over the agents.
+
+        With planted labels: where nothing is to be learned, the best plan hardly moves.
+        """
+        return cls(
+            seed=SURROGATE_SEED,
+            dimension=objective.dimension,
+            samples=int(objective.sample_counts().mean()),
+            smoothness=smoothness,
+            labels="planted",
+            lambda_=lambda_,
+            omega=omega,
+        )
+
     def bounded(self, feature_bound: float) -> Self:
         """Features clipped to this 2-norm."""
         copy = self.model_copy()
@@ -97,8 +131,15 @@ class LogisticSection(ProblemSection):
         """label · features of one agent, unscaled: (m, d)."""
         rng = agent_rng(self.drawing_seed(), DATA, agent)
         features = rng.standard_normal((self.samples, self.dimension))
+        if self.labels == "planted":
+            return np.asarray(self._planted(features, rng) * features)
         labels = rng.choice([-1.0, 1.0], size=(self.samples, 1))
         return labels * features
+
+    def _planted(self, features: Array, rng: np.random.Generator) -> Array:
+        common = agent_rng(self.drawing_seed(), SHARED, 0).standard_normal(self.dimension)
+        flipped = np.where(rng.random(self.samples) < _FLIPPED, -1.0, 1.0)
+        return np.asarray((np.sign(features @ common) * flipped)[:, None])
 
 
 def data_smoothness(products: Array) -> Array:
@@ -116,6 +157,7 @@ class Logistic:
     products: Array
     lambda_: float
     omega: float
+    limits: Array | None = None  # (n, m): the largest slope of each record in the gradient, where it is clipped
 
     @cached_property
     def columns(self) -> Array:
@@ -133,6 +175,8 @@ class Logistic:
     def __call__(self, x: Array) -> tuple[Array, Array]:
         margins = np.matmul(x[:, None, :], self.columns)[:, 0, :]
         total, share = odds(margins)
+        if self.limits is not None:
+            np.minimum(share, self.limits, out=share)
         grad = np.matmul(self.columns, share[:, :, None])[:, :, 0]
         grad /= -share.shape[1]
         loss = _mean_log(total)
@@ -147,7 +191,12 @@ class Logistic:
     def sample_gradients(self, x: Array) -> Array:
         margins = np.matmul(self.products, x[:, :, None])[:, :, 0]
         slopes = logistic_loss(margins)[1]
+        if self.limits is not None:
+            slopes = np.maximum(slopes, -self.limits)
         return slopes[:, :, None] * self.products + regulariser_gradient(x, self.lambda_, self.omega)
+
+    def clipped(self, bound: float) -> Logistic:
+        return replace(self, limits=slope_limits(row_norms(self.products), bound))
 
 
 def logistic_loss(margins: Array) -> tuple[Array, Array]:

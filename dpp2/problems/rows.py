@@ -8,15 +8,16 @@ where c = sup ℓ'' is ¼ or 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpp2.arrays import Array
-from dpp2.problems.base import Counts
+from dpp2.problems.base import Counts, row_norms, slope_limits
 from dpp2.problems.logistic import data_smoothness, logistic_loss, regularised, regulariser_gradient
+from dpp2.problems.sources import Source
 
 Indices = NDArray[np.intp]
 
@@ -39,6 +40,8 @@ class RowLoss:
     curvature: float  # sup ℓ''
     lambda_: float
     omega: float
+    sources: tuple[Source, ...] = ()  # of data from outside, one for each agent
+    limits: Array | None = None  # the largest |ℓ'| of each sample in the gradient, where it is clipped
 
     @property
     def dimension(self) -> int:
@@ -52,8 +55,7 @@ class RowLoss:
         return steepest + 2 * self.lambda_ * self.omega
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
-        products = [np.matmul(group.rows, x[group.positions, :, None]).ravel() for group in self.groups]
-        loss, slope = self.loss(np.concatenate(products))
+        loss, slope = self._slopes(x)
         value, grad = np.empty(len(x)), np.empty_like(x)
         for group in self.groups:
             g, m, _ = group.rows.shape
@@ -68,8 +70,7 @@ class RowLoss:
         return counts
 
     def sample_gradients(self, x: Array) -> Array:
-        products = [np.matmul(group.rows, x[group.positions, :, None]).ravel() for group in self.groups]
-        slopes = self.loss(np.concatenate(products))[1]
+        slopes = self._slopes(x)[1]
         regulariser = regulariser_gradient(x, self.lambda_, self.omega)
         gradients = np.zeros((len(x), int(self.sample_counts().max()), x.shape[1]))
         for group in self.groups:
@@ -77,6 +78,16 @@ class RowLoss:
             slope = slopes[group.span].reshape(g, m, 1)
             gradients[group.positions, :m] = slope * group.rows + regulariser[group.positions]
         return gradients
+
+    def clipped(self, bound: float) -> RowLoss:
+        norms = [row_norms(group.rows).ravel() for group in self.groups]
+        return replace(self, limits=slope_limits(np.concatenate(norms), bound))
+
+    def _slopes(self, x: Array) -> tuple[Array, Array]:
+        """ℓ and ℓ' of all samples, in the order of the groups; ℓ' within its limits, where there are any."""
+        products = [np.matmul(group.rows, x[group.positions, :, None]).ravel() for group in self.groups]
+        loss, slope = self.loss(np.concatenate(products))
+        return loss, slope if self.limits is None else np.clip(slope, -self.limits, self.limits)
 
 
 def logistic_rows(features: Sequence[Array], labels: Sequence[Array], lambda_: float, omega: float) -> RowLoss:

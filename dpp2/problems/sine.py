@@ -26,9 +26,9 @@ class SineSection(ProblemSection):
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     tilt: float = Field(1.0, ge=0, description="a number ≥ 0")
 
-    def data_identity(self, agent: int, agents: int) -> bytes:
+    def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
         """How many agents there are decides what each one holds."""
-        return super().data_identity(agent, agents) + b" of %d" % agents
+        return super().data_identity(agent, agents, outside) + b" of %d" % agents
 
     def objective(self, owned: Sequence[int], agents: int) -> Sine:
         tilts = np.stack([self._draw(agent) - self._draw((agent + 1) % agents) for agent in owned])

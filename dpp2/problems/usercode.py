@@ -2,10 +2,12 @@
 
 It returns an object for that one agent with
     dimension: int      value(x) -> float      gradient(x) -> array (d,)      smoothness: float (optional)
-x is a read-only array (d,). The file must be self-contained: its bytes are what the agent's data digest
-covers. It runs with the user's own rights, as any program of theirs does. What it returns is checked once,
-when it is loaded: shapes, finite numbers, one dimension for all agents, and the gradient against central
-differences.
+and, where its data are records that `privacy.clip` is to protect,
+    record_gradients(x) -> array (m, d)        public_gradient(x) -> array (d,) (optional, such as a regulariser's)
+with gradient(x) = the mean of record_gradients(x) + public_gradient(x). x is a read-only array (d,). The file must
+be self-contained: its bytes are what the agent's data digest covers. It runs with the user's own rights, as any
+program of theirs does. What it returns is checked once, when it is loaded: shapes, finite numbers, one dimension
+for all agents, the gradient against central differences, and the records against the gradient.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -22,6 +24,8 @@ import numpy as np
 
 from dpp2.arrays import Array, frozen
 from dpp2.errors import BadInput, one_line
+from dpp2.problems.base import Counts, clip_factors
+from dpp2.problems.sources import Source, source_of_program
 from dpp2.problems.userdata import FIELD, read_bytes
 
 TOLERANCE = 1e-4  # relative, of the gradient against central differences
@@ -34,20 +38,25 @@ T = TypeVar("T")
 
 def load_objectives(path: Path, function: str, points: Generators, agents: int) -> UserObjective:
     """The checked objectives of the owned agents; `points` holds a generator of test points for each."""
-    make = _function(path, function)
+    program = read_bytes(path)
+    make = _function(path, program, function)
     parts = tuple(_Part.made(path, make, agent, agents) for agent in points)
     for part in parts:
         if part.dimension != parts[0].dimension:
             wanted = f"dimension {parts[0].dimension} for every agent, as for agent {parts[0].agent}"
             raise part.refused(f"{wanted}, not {part.dimension} for agent {part.agent}")
     for part, rng in zip(parts, points.values(), strict=True):
-        _check_gradient(part, rng)
-    return UserObjective(parts)
+        x = rng.standard_normal(part.dimension)
+        _check_gradient(part, x, rng)
+        _check_records(part, x)
+    sources = tuple(source_of_program(program, agent) for agent in points)
+    return (UserRecords if all(part.records for part in parts) else UserObjective)(parts, sources)
 
 
 @dataclass(frozen=True, eq=False)
 class UserObjective:
     parts: tuple[_Part, ...]
+    sources: tuple[Source, ...]
 
     @property
     def dimension(self) -> int:
@@ -64,6 +73,46 @@ class UserObjective:
 
 
 @dataclass(frozen=True, eq=False)
+class UserRecords(UserObjective):
+    """Objectives that also offer the gradient of every record."""
+
+    bound: float | None = None  # of the norm of a record's gradient, where it is clipped
+
+    @property
+    def smoothness(self) -> Array:
+        """Not known where gradients are clipped: what cancels between records may do so no longer."""
+        return super().smoothness if self.bound is None else np.full(len(self.parts), np.nan)
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        if self.bound is None:
+            return super().__call__(x)
+        x = frozen(x)
+        value = np.array([part.value(row) for part, row in zip(self.parts, x, strict=True)])
+        return value, np.stack([self._records(part, row).mean(axis=0) for part, row in zip(self.parts, x, strict=True)])
+
+    def sample_counts(self) -> Counts:
+        return np.array([part.records for part in self.parts], dtype=np.intp)
+
+    def sample_gradients(self, x: Array) -> Array:
+        x = frozen(x)
+        gradients = np.zeros((len(x), int(self.sample_counts().max()), x.shape[1]))
+        for own, part, row in zip(gradients, self.parts, x, strict=True):
+            own[: part.records] = self._records(part, row)
+        return gradients
+
+    def clipped(self, bound: float) -> UserRecords:
+        return replace(self, bound=bound)
+
+    def _records(self, part: _Part, x: Array) -> Array:
+        """(m, d): clipped where there is a bound, each with its share in what is public."""
+        gradients = part.record_gradients(x)
+        if self.bound is not None:
+            gradients = np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)  # ∞·0 has no bound
+            gradients = gradients * clip_factors(np.linalg.norm(gradients, axis=1, keepdims=True), self.bound)
+        return gradients + part.public_gradient(x)
+
+
+@dataclass(frozen=True, eq=False)
 class _Part:
     """The user's object of one agent, with every answer checked for its shape."""
 
@@ -72,6 +121,7 @@ class _Part:
     user: Any
     dimension: int
     smoothness: float
+    records: int = 0  # m, where the object offers the gradient of every record
 
     @classmethod
     def made(cls, path: Path, make: Callable[[int, int], Any], agent: int, agents: int) -> _Part:
@@ -87,7 +137,13 @@ class _Part:
             smoothness = np.nan
         elif not _is_real(smoothness) or not 0 <= smoothness < np.inf:
             raise bare.refused(f"a smoothness ≥ 0, or none, for agent {agent}, not {_kind(smoothness)}")
-        return cls(path, agent, user, int(dimension), float(smoothness))
+        return cls(path, agent, user, int(dimension), float(smoothness))._counted()
+
+    def _counted(self) -> _Part:
+        """With the number of records, at a point that is as good as any."""
+        if not callable(getattr(self.user, "record_gradients", None)):
+            return self
+        return replace(self, records=len(self._record_gradients(frozen(np.zeros(self.dimension)))))
 
     def value(self, x: Array) -> float:
         value = _guarded(self.path, f"a value of agent {self.agent}", lambda: self.user.value(x))
@@ -96,18 +152,39 @@ class _Part:
         return float(value)
 
     def gradient(self, x: Array) -> Array:
-        wanted = f"an array of {self.dimension} numbers as the gradient of agent {self.agent}"
-        gradient = _guarded(self.path, wanted, lambda: np.asarray(self.user.gradient(x), dtype=np.float64))
-        if gradient.shape != x.shape:
-            raise self.refused(f"{wanted}, not shape {gradient.shape}")
-        return gradient
+        return self._row(x, "gradient")
+
+    def public_gradient(self, x: Array) -> Array:
+        """0 where the object has none."""
+        return self._row(x, "public_gradient") if hasattr(self.user, "public_gradient") else np.zeros_like(x)
+
+    def record_gradients(self, x: Array) -> Array:
+        gradients = self._record_gradients(x)
+        if len(gradients) != self.records:
+            wanted = f"{self.records} record gradients of agent {self.agent} at every x"
+            raise self.refused(f"{wanted}, not {len(gradients)} at one of them")
+        return gradients
+
+    def _record_gradients(self, x: Array) -> Array:
+        wanted = f"an array of m × {self.dimension} numbers, m ≥ 1, as the record gradients of agent {self.agent}"
+        gradients = _guarded(self.path, wanted, lambda: np.asarray(self.user.record_gradients(x), dtype=np.float64))
+        if gradients.ndim != 2 or gradients.shape[1] != len(x) or not len(gradients):
+            raise self.refused(f"{wanted}, not shape {gradients.shape}")
+        return gradients
+
+    def _row(self, x: Array, method: str) -> Array:
+        """What a method of the object returns for x: like x."""
+        wanted = f"an array of {self.dimension} numbers as the {method} of agent {self.agent}"
+        row = _guarded(self.path, wanted, lambda: np.asarray(getattr(self.user, method)(x), dtype=np.float64))
+        if row.shape != x.shape:
+            raise self.refused(f"{wanted}, not shape {row.shape}")
+        return row
 
     def refused(self, accepted: str) -> BadInput:
         return BadInput(FIELD, str(self.path), accepted)
 
 
-def _function(path: Path, function: str) -> Callable[[int, int], Any]:
-    source = read_bytes(path)
+def _function(path: Path, source: bytes, function: str) -> Callable[[int, int], Any]:
     # Compiled from these very bytes: what runs is what the digest covers, and no cache is left beside it.
     # Registered, because dataclasses look their module up by name.
     module = ModuleType(f"dpp2_user_{hashlib.sha256(source).hexdigest()[:16]}")
@@ -125,9 +202,8 @@ def _function(path: Path, function: str) -> Callable[[int, int], Any]:
     return make  # type: ignore[no-any-return]
 
 
-def _check_gradient(part: _Part, rng: np.random.Generator) -> None:
+def _check_gradient(part: _Part, x: Array, rng: np.random.Generator) -> None:
     """Compare ∇fᵀu with (f(x + hu) − f(x − hu))/2h along the axes, or, where d is large, at random."""
-    x = rng.standard_normal(part.dimension)
     value, gradient = part.value(frozen(x)), part.gradient(frozen(x))
     if not (np.isfinite(value) and np.isfinite(gradient).all()):
         raise part.refused(f"a finite value and gradient at a standard normal point for agent {part.agent}")
@@ -145,6 +221,18 @@ def _check_gradient(part: _Part, rng: np.random.Generator) -> None:
     off = float(np.linalg.norm(numeric - claimed))
     if not off <= TOLERANCE * size + rounding:
         wanted = f"a gradient that agrees with central differences of the value to {TOLERANCE:g}"
+        raise part.refused(f"{wanted}; agent {part.agent}'s is off by {off / size:.2g} (relative)")
+
+
+def _check_records(part: _Part, x: Array) -> None:
+    """Compare the gradient with the mean over records: what is clipped must be what is minimised."""
+    if not part.records:
+        return
+    gradient, records, public = (ask(frozen(x)) for ask in (part.gradient, part.record_gradients, part.public_gradient))
+    off = float(np.linalg.norm(records.mean(axis=0) + public - gradient))
+    size = float(np.linalg.norm(records, axis=1).mean() + np.linalg.norm(public))
+    if not off <= TOLERANCE * size:
+        wanted = "a gradient that is the mean of the record gradients plus the public gradient"
         raise part.refused(f"{wanted}; agent {part.agent}'s is off by {off / size:.2g} (relative)")
 
 

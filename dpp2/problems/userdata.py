@@ -16,20 +16,22 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput, MissingData, one_line
+from dpp2.problems.sources import Source, source_of_arrays
 
 FIELD = "problem.path"
 LARGEST = 1e100  # beyond it squares and their sums overflow
 
 
-def read_agents(folder: Path, owned: Sequence[int], signs: bool) -> tuple[list[Array], list[Array]]:
-    """Features and labels of the owned agents; with `signs` the labels must be ±1."""
+def read_agents(folder: Path, owned: Sequence[int], signs: bool) -> tuple[list[Array], list[Array], tuple[Source, ...]]:
+    """Features, labels and sources of the owned agents; with `signs` the labels must be ±1."""
     data = [_read(folder, agent, signs) for agent in owned]
     first = data[0][0].shape[1]
-    for agent, (features, _) in zip(owned, data, strict=True):
+    for agent, (features, *_) in zip(owned, data, strict=True):
         if features.shape[1] != first:
             wanted = f"{first} features like agent {owned[0]}'s, not {features.shape[1]}"
             raise _refused(agent_file(folder, agent), wanted)
-    return [features for features, _ in data], [labels for _, labels in data]
+    features_of, labels_of, sources = zip(*data, strict=True)
+    return list(features_of), list(labels_of), sources
 
 
 def agent_file(folder: Path, agent: int) -> Path:
@@ -55,7 +57,7 @@ def read_bytes(path: Path) -> bytes:
         raise MissingData(FIELD, str(path), f"a readable file ({getattr(error, 'strerror', error)})") from None
 
 
-def _read(folder: Path, agent: int, signs: bool) -> tuple[Array, Array]:
+def _read(folder: Path, agent: int, signs: bool) -> tuple[Array, Array, Source]:
     path = agent_file(folder, agent)
     content = read_bytes(path)
     features, labels = _from_npz(path, content) if path.suffix == ".npz" else _from_csv(path, content)
@@ -66,7 +68,7 @@ def _read(folder: Path, agent: int, signs: bool) -> tuple[Array, Array]:
         _check(path, what, values, np.abs(values) < LARGEST, "finite {} below 1e100 in size")
     if signs:
         _check(path, "labels", labels, np.abs(labels) == 1, "{} −1 or 1 for the logistic loss")
-    return features, labels
+    return features, labels, source_of_arrays(features, labels, content)
 
 
 def _check(path: Path, what: str, values: Array, fine: Any, wanted: str) -> None:

@@ -7,18 +7,20 @@ resolved on a machine that holds nobody's data. Only what belongs to the owned a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, Objective, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, SURROGATE_SEED, Objective, ProblemSection, Sampled, agent_rng
+from dpp2.problems.least_squares import LeastSquaresSection
+from dpp2.problems.logistic import LogisticSection
 from dpp2.problems.rows import logistic_rows, square_rows
 from dpp2.problems.usercode import load_objectives
-from dpp2.problems.userdata import agent_file, read_agents, read_bytes
+from dpp2.problems.userdata import read_agents
 from dpp2.schema import Table
 
 
@@ -52,27 +54,33 @@ class FileSection(ProblemSection):
         defaults = self._defaults()
         return self.updated(**{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
-    def data_identity(self, agent: int, agents: int) -> bytes:
+    def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
         """One Python file makes the objectives of all agents, a different one for each."""
-        return super().data_identity(agent, agents) + (b" %d" % agent if self.path.endswith(".py") else b"")
+        return super().data_identity(agent, agents, outside) + (b" %d" % agent if self._is_code() else b"")
 
     def objective(self, owned: Sequence[int], agents: int) -> Objective:
         settled = self.resolve(agents)
         if settled._is_code():
             points = {agent: agent_rng(self.drawing_seed(), DATA, agent) for agent in owned}
             return load_objectives(Path(settled.path), str(settled.function), points, agents)
-        features, labels = read_agents(Path(settled.path), owned, signs=settled.loss == "logistic")
+        features, labels, sources = read_agents(Path(settled.path), owned, signs=settled.loss == "logistic")
         rows = logistic_rows if settled.loss == "logistic" else square_rows
-        return rows(features, labels, settled.lambda_ or 0.0, settled.omega or 0.0)
+        return replace(rows(features, labels, settled.lambda_ or 0.0, settled.omega or 0.0), sources=sources)
 
-    def data_digest(self, agent: int) -> bytes:
-        """sha256 of what determines the agent's objective: its data file, or the Python file."""
-        path = Path(self.path)
-        return hashlib.sha256(read_bytes(path if self._is_code() else agent_file(path, agent))).digest()
+    def surrogate(self, agents: int, smoothness: float) -> ProblemSection | None:
+        settled = self.resolve(agents)
+        if settled._is_code():
+            return None
+        known = self.objective(range(agents), agents)
+        assert isinstance(known, Sampled)  # folders hold records
+        if settled.loss == "logistic":
+            return LogisticSection.with_signal(known, smoothness, settled.lambda_ or 0.0, settled.omega or 0.0)
+        samples = int(known.sample_counts().mean())
+        return LeastSquaresSection(seed=SURROGATE_SEED, dimension=known.dimension, samples=samples)
 
     def digest_table(self) -> Table:
-        """Without the path: it differs between machines, and what lies there enters through `data_digest`."""
-        return {key: value for key, value in self.table().items() if key != "path"}
+        """Without the path: it differs between machines, and what lies there enters through the objective's sources."""
+        return {key: value for key, value in super().digest_table().items() if key != "path"}
 
     def _is_code(self) -> bool:
         return self.path.endswith(".py")

@@ -13,21 +13,24 @@ from dpp2 import BadInput, Experiment
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import adjacency_of
-from dpp2.privacy.plan import Effort, Plan, Plans, frontier
+from dpp2.privacy.plan import frontier
+from dpp2.privacy.plans import Effort, Plan, Plans
 from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides
+from orchestrator.cli.app import Json, Overrides, load_experiment
 from orchestrator.cli.privacy import privacy
 from orchestrator.output import console, print_json, print_notes, progress_bar
 
 _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the budget
-_RATIOS = (1.0, 4.0, 8.0, 16.0, 32.0)
-
 
 Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")]
 File = Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")]
 Out = Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")]
 MostRounds = Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")]
-FreeRatio = Annotated[bool, typer.Option("--free-ratio", help="Let u_e/u_w vary too; e does less harm.")]
+KeepRatio = Annotated[bool, typer.Option("--keep-ratio", help="Keep the experiment's u_e/u_w.")]
+KeepSteps = Annotated[bool, typer.Option("--keep-steps", help="Keep the experiment's α, β and ρ.")]
+OnData = Annotated[
+    bool, typer.Option("--on-data", help="Plan on the data themselves, not on a public surrogate: outside ε.")
+]
 Trials = Annotated[int, typer.Option(help="Runs per finalist; 0: the model alone decides.")]
 
 
@@ -38,28 +41,35 @@ def plan(
     overrides: Overrides = None,
     out: Out = Path("runs/frontier.png"),
     most_rounds: MostRounds = None,
-    free_ratio: FreeRatio = False,
+    keep_ratio: KeepRatio = False,
+    keep_steps: KeepSteps = False,
+    on_data: OnData = False,
     trials: Trials = 3,
     json: Json = False,
 ) -> None:
-    """Choose rounds, decay, scale and damping for the smallest expected gap within a budget.
+    """Choose rounds, noise, steps and damping for the smallest expected gap within a budget.
 
-    Prints the frontier gap against ε around the budget, for the paper's algorithm and the damped one side by side.
+    Prints the frontier gap against ε around the budget, for the paper's algorithm and the damped one side by side. It
+    plans on public data of the same size and with the same bounds, unless it is told to look at the data.
 
     Examples:
 
         dpp2 privacy plan --epsilon 1000
 
-        dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --free-ratio
+        dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --on-data
     """
-    experiment = Experiment.load(file, overrides or [])
-    effort = Effort(most_rounds=most_rounds, ratios=_RATIOS if free_ratio else (1.0,), trials=trials)
+    experiment = load_experiment(file, overrides)
+    effort = Effort(
+        most_rounds=most_rounds, free_ratio=not keep_ratio, free_steps=not keep_steps, on_data=on_data, trials=trials
+    )
     plans = _planned(experiment, budget, effort, str(file or "the paper's experiment"))
     chosen = plans[_AROUND.index(1.0)]
     out.parent.mkdir(parents=True, exist_ok=True)
     plots.frontier(plans, out)
     if json:
-        print_json({**_document(chosen), "frontier": [_document(one) for one in plans], "png": str(out)})
+        planned_on = "data" if on_data else "surrogate"
+        frontier_documents = [_document(one) for one in plans]
+        print_json({**_document(chosen), "planned_on": planned_on, "frontier": frontier_documents, "png": str(out)})
         return
     _print_frontier(plans)
     _print_choice(chosen.chosen)
@@ -123,6 +133,7 @@ def _gap(plan: Plan) -> str:
 def _print_choice(plan: Plan) -> None:
     console.print(
         f"dpp2 run --set run.rounds={plan.rounds} --set noise.decay={plan.decay!r} --set noise.u_e={plan.u_e!r} "
-        f"--set noise.u_w={plan.u_w!r} --set algorithm.damping={plan.damping!r}"
+        f"--set noise.u_w={plan.u_w!r} --set algorithm.damping={plan.damping!r} "
+        f"--set algorithm.alpha={plan.alpha!r} --set algorithm.beta={plan.beta!r} --set algorithm.rho={plan.rho!r}"
     )
     console.print(f"spends ε = {plan.epsilon:.6g} and leaves a gap of about {plan.gap:.3g}")

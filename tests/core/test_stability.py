@@ -136,7 +136,7 @@ def test_the_advice_on_the_step_works() -> None:
 
 def test_a_run_that_overflows_ends_there() -> None:
     """Growth by 300 a round leaves the range of floats before the next look: it stops at once, without warnings."""
-    result, divergence = divergence_of(QUADRATIC | SILENT | {"problem.curvature": 3000.0})
+    result, divergence = divergence_of(QUADRATIC | SILENT | {"problem.curvature": 3000.0, "run.largest_value": 1e300})
     assert divergence.cause == "step too large"
     assert divergence.round < 50
     assert result.metrics.gap[-1] > 1e90 or not np.isfinite(result.metrics.gap[-1])
@@ -409,3 +409,23 @@ def test_an_overflow_ends_a_run_that_nobody_can_analyse() -> None:
     detector.check(np.array([1.0, 50.0, np.inf]), 2, x)
     assert detector.divergence is not None
     assert detector.divergence.cause == "unexplained"
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_that_mixing_takes_away_within_a_cycle_raises_no_suspicion(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial costs 200 rounds, where a whole run has 88 (Laplace noise, ε = 10): the watch looks between cycles."""
+    trials: list[int] = []
+    monkeypatch.setattr("dpp2.simulation._Watched.trial", lambda self, k: trials.append(k))
+    settings = {"algorithm.name": "dpp3", "noise.kind": kind, "privacy.budget": 10.0, "run.seed": 3}
+    simulation = Simulation(Experiment.load(overrides=settings))
+    simulation.advance(simulation.remaining)
+    assert not trials
+
+
+def test_a_run_in_cycles_that_diverges_is_still_seen() -> None:
+    settings = {"algorithm.name": "dpp3", "algorithm.alpha": 500.0, "algorithm.gradient_rounds": 40}
+    simulation = Simulation(Experiment.load(overrides={**settings, "network.agents": 10, "problem.name": "quadratic"}))
+    simulation.advance(simulation.remaining)
+    assert simulation.divergence is not None

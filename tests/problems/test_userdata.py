@@ -13,6 +13,7 @@ import pytest
 
 from dpp2.errors import BadInput, Inadmissible, MissingData, UnknownName
 from dpp2.problems import ProblemSection
+from dpp2.problems.sources import FromOutside, Source
 
 Build = Callable[..., ProblemSection]
 GOOD: dict[str, Any] = {
@@ -71,13 +72,26 @@ def test_only_the_files_of_owned_agents_are_opened(build: Build, folder: Path) -
     assert build(9, name="file", path=str(folder)).objective([1], 9).dimension == 2
 
 
-def test_data_digest_is_that_of_the_agents_file(build: Build, folder: Path) -> None:
-    problem = build(2, name="file", path=str(folder))
-    before = problem.data_digest(0)
-    assert problem.data_digest(1) == hashlib.sha256(CSV.encode()).digest()
-    (folder / "agent-1.csv").write_text(CSV + "1,1,1\n")
-    assert problem.data_digest(1) != hashlib.sha256(CSV.encode()).digest()
-    assert problem.data_digest(0) == before
+def sources(build: Build, folder: Path) -> tuple[Source, ...]:
+    objective = build(2, name="file", path=str(folder)).objective([0, 1], 2)
+    assert isinstance(objective, FromOutside)
+    return objective.sources
+
+
+@pytest.mark.parametrize("text", [CSV, "a,b,label\n" + CSV, CSV + "\n\n", CSV.replace("0.5,0,", "5e-1,-0.0,")])
+def test_data_have_one_digest_in_whatever_format_they_are(build: Build, folder: Path, text: str) -> None:
+    (folder / "agent-1.csv").write_text(text)
+    npz, csv = sources(build, folder)
+    assert npz.digest == csv.digest
+    by_bytes = hashlib.sha256(hashlib.sha256(text.encode()).digest()).hexdigest()
+    assert csv.known_as == (by_bytes,)  # what ledgers of format 1 call them
+
+
+@pytest.mark.parametrize("text", [CSV + "1,1,1\n", CSV.replace("2", "2.0000000000000004"), CSV.replace("-1", "1")])
+def test_other_data_have_another_digest(build: Build, folder: Path, text: str) -> None:
+    (folder / "agent-1.csv").write_text(text)
+    npz, csv = sources(build, folder)
+    assert npz.digest != csv.digest
 
 
 def test_the_experiments_digest_does_not_depend_on_where_the_data_lie(build: Build, folder: Path) -> None:
@@ -171,10 +185,9 @@ def test_malformed_data_is_one_sentence(build: Build, folder: Path, case: str) -
 @pytest.mark.parametrize("path", ["nowhere", "agent-0.npz", "nul\0"])
 def test_a_path_that_is_no_folder(build: Build, folder: Path, path: str) -> None:
     problem = build(2, name="file", path=str(folder / path))
-    for use in (lambda: problem.objective([0], 2), lambda: problem.data_digest(0)):
-        with pytest.raises(BadInput) as refusal:
-            use()
-        assert refusal.value.accepted == "a Python file (.py) or a folder of per-agent data"
+    with pytest.raises(BadInput) as refusal:
+        problem.objective([0], 2)
+    assert refusal.value.accepted == "a Python file (.py) or a folder of per-agent data"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ class NoiseNetwork:
     def agents(self) -> int:
         return len(self.own)
 
+    @property
+    def reference(self) -> float:
+        """The largest own scale."""
+        return float(self.own.max())
+
+    def in_units(self) -> NoiseNetwork:
+        """The same in units of the reference: one network for every scale that keeps the ratios."""
+        unit = self.reference or 1.0
+        return replace(self, own=frozen(self.own / unit), edge=frozen(self.edge / unit))
+
     def with_edge(self, pair: tuple[int, int], scale: float) -> NoiseNetwork:
         """The same with one more edge."""
         if (np.sort(self.edges, axis=1) == sorted(pair)).all(axis=1).any():

@@ -26,6 +26,7 @@ _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 _NEARLY_ONE = -5.0  # below this t₁ the first term of δ is almost 1 and the second one small: nothing cancels
 _SHORT = 0.5  # a range up to this long is integrated by 16 nodes to the last digit
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_HALVINGS = 60  # of a bisection: down to the last digits
 _FAR = 50.0  # from here on 1 − t R(t) comes from its asymptotic series
 
 
@@ -64,6 +65,37 @@ def epsilon_at(mu: float, delta_dp: float) -> float:
         return 0.0
     enough = mu * mu / 2 + mu * math.sqrt(-2 * target)  # δ(ε) ≤ Φ(−t₁) ≤ exp(−t₁²/2)
     return _bisect(lambda eps: log_delta(mu, eps) > target, 0.0, enough)[1]
+
+
+def epsilons_at(mus: Array, delta_dp: float | Array) -> Array:
+    """`epsilon_at` of many μ at once: a curve over rounds; δ_dp may be one for all, or one for each."""
+    targets = np.broadcast_to([_log_target(one) for one in np.atleast_1d(delta_dp).tolist()], mus.shape)
+    found = np.where(np.isinf(mus), np.inf, 0.0)
+    open_ = np.flatnonzero(np.isfinite(mus) & (mus > 0))
+    mu, target = mus[open_], targets[open_]
+    low, high = np.zeros_like(mu), mu * mu / 2 + mu * np.sqrt(-2 * target)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        above = _log_deltas(mu, middle) > target
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    found[open_] = np.where(_log_deltas(mu, np.zeros_like(mu)) <= target, 0.0, high)
+    return found
+
+
+def _log_deltas(mu: Array, epsilon: Array) -> Array:
+    """`log_delta` of pairs, μ finite and > 0."""
+    from scipy.special import log_ndtr
+
+    middle, half = epsilon / mu, mu / 2
+    low, high = middle - half, middle + half
+    first = log_ndtr(-low)
+    far = np.maximum(low, _NEARLY_ONE)  # beyond, only the first form is used
+    long = _mills(far) - _mills(np.maximum(high, far))
+    short = half * (_minus_slope(middle[:, None] + half[:, None] * _NODES) @ _WEIGHTS)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near_one = first + np.log(-np.expm1(epsilon + log_ndtr(-high) - first))
+        usual = -low * low / 2 - _LOG_ROOT_2PI + np.log(np.where(mu > _SHORT, long, short))
+    return np.where(low < _NEARLY_ONE, near_one, usual)
 
 
 def mu_at(epsilon: float, delta_dp: float) -> float:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 )
 def reproduce(
     what: Annotated[str, typer.Argument(metavar="WHAT", help=f"{', '.join(STUDIES)} (a page of everything).")],
-    seeds: Annotated[int, typer.Option(help="How many seeds; each decides data, starting points and noise.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many seeds; each decides data, starting points and noise [3; tier3: 10].")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few seeds: a look, no measurement.")] = False,
     rounds: Annotated[int | None, typer.Option(help="Rounds (default: as many as the study needs).")] = None,
     executor: Executor = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")] = Path("reproductions"),
@@ -34,9 +37,10 @@ def reproduce(
 
     study: Study[Any] = STUDIES[what]
     check_counts(("--seeds", seeds), ("--rounds", rounds))
+    usual = study.quick_seeds if quick else study.seeds
     folder = new_folder(out)
     with progress_bar(what) as show:
-        made = study.run(Order(seeds, rounds or study.rounds, executor, show))
+        made = study.run(Order(seeds or usual, rounds or study.rounds, executor, show))
     folder.mkdir(parents=True, exist_ok=True)
     files = study.write(made, folder)
     print_json(study.document(made, files)) if json else _print(study, made, files)

@@ -9,6 +9,8 @@ STUDIES = LazyRegistry(
         "fig2": "studies.reproduce.curves:FIG2",
         "fig3": "studies.reproduce.fig3:FIG3",
         "table1": "studies.reproduce.table1:TABLE1",
+        "tier3": "studies.reproduce.tier3:TIER3",
+        "zero-sum": "studies.reproduce.zero_sum:ZERO_SUM",
         "comparison": "studies.reproduce.overview:COMPARISON",
     },
 )

@@ -41,6 +41,8 @@ class Order:
 class Study(ABC, Generic[Made]):
     """`Made` is what its runs leave: everything else is made of that."""
 
+    seeds: int = 3  # unless others are asked for
+    quick_seeds: int = 1
     rounds: int  # enough to see what the paper says, unless others are asked for
 
     @abstractmethod

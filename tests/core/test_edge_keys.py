@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -14,38 +16,19 @@ from scipy import stats
 from dpp2.arrays import Array
 from dpp2.edge_keys import EdgeIdentity, EdgeNoise, EdgeSecret, Hello, Kind, standard_gaussian
 from dpp2.errors import BadInput
-from dpp2.keys import derive, fresh_key
+from dpp2.keys import Keystream, derive, fresh_key
 from tests import dumb
 
-# RFC 7748, section 6.1: Bob's key pair, Alice's public key, and what they share.
-BOB = bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb")
-BOB_PUBLIC = "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f"
-ALICE_PUBLIC = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
-SHARED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
-NONCES = bytes(range(32)), bytes(range(32, 64))
+# Published: they pin labels, order and byte use. With a change there, runs cannot be resumed, and old nodes disagree
+# with new ones.
+PUBLISHED = json.loads((Path(__file__).parents[1] / "vectors" / "edge-secrets.json").read_text())
+BOB = bytes.fromhex(PUBLISHED["upper"]["private_key"])
+BOB_PUBLIC: str = PUBLISHED["upper"]["public_key"]
+ALICE_PUBLIC = bytes.fromhex(PUBLISHED["lower"]["public_key"])
+SHARED = bytes.fromhex(PUBLISHED["shared"])
+NONCES = bytes.fromhex(PUBLISHED["lower"]["nonce"]), bytes.fromhex(PUBLISHED["upper"]["nonce"])
+RUN_KEY, WORDS, VARIATES, SEEDED = (PUBLISHED[name] for name in ("run_key", "words", "variates", "seeded"))
 KINDS = ("laplace", "gaussian")
-
-# Our own vectors: Alice is agent 3 with the nonce 00…1f, Bob is agent 8 with 20…3f, run id "run", digest "digest".
-# They pin labels, order and byte use: with a change here, runs cannot be resumed and old nodes disagree with new ones.
-RUN_KEY = "8f4be5741ec4c138d2f83d97649afdbc29ad4e4975a948b0eddc1e2574d288e6"
-WORDS = ["53cd416a91b47356", "f566c71787778447", "4e58b708a2bd753a", "f017ac6c19d69da3"]
-# Of agent 3 in gradient rounds 0 and 1, d = 3, scale 1.
-VARIATES = {
-    "laplace": [
-        [-0.3965311860079984, 3.184462641867231, -0.3653426618761032],
-        [2.7783851582278567, 0.009088016554052215, -0.5718032606549694],
-    ],
-    "gaussian": [
-        [-0.5154221826428161, 0.26891471901529546, 1.4027780935475826],
-        [-2.9690947139957404, -0.4709339082537, 0.771462833948366],
-    ],
-}
-# Agent 3 towards agent 8, seed 7, run id "run".
-SEEDED = {
-    "public_key": "979dc805fc40943b1b60d071ef05ce245b444ef282229d081a2f3f29690e7c72",
-    "nonce": "732cd1e567021007da3eb9cad9b92a1b28c9fc7f9af8cf754f05f2f63ca88575",
-    "run_key": "00de1e8d2f229aba7c601d2a2ffa6ff02c0cc47054cb7197b1981fe4c4f5e9e2",
-}
 
 LOW_ORDER = [  # points of small order, and the same numbers written as n + p
     "0000000000000000000000000000000000000000000000000000000000000000",
@@ -77,7 +60,7 @@ def seeded(agents: int, edges: list[tuple[int, int]], scale: float = 1.0) -> lis
 
 def test_exchange_gives_the_vector_of_rfc_7748() -> None:
     assert bob().hello.public_key.hex() == BOB_PUBLIC
-    assert bob()._shared(alice()) == SHARED
+    assert alice().shared_with(BOB) == SHARED
 
 
 def test_run_key_is_the_published_vector() -> None:
@@ -130,7 +113,7 @@ def test_seeded_keys_are_the_published_vector() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 100), st.integers(101, 200))
 def test_both_ends_derive_the_same_key(i: int, j: int) -> None:
-    one, other = EdgeIdentity.fresh(i, fresh_key()), EdgeIdentity.fresh(j, fresh_key())
+    one, other = (EdgeIdentity.of(agent, fresh_key(), fresh_key()) for agent in (i, j))
     assert one.run_key(other.hello, "run", "digest") == other.run_key(one.hello, "run", "digest")
 
 
@@ -156,8 +139,11 @@ def bob_again() -> Hello:
     return EdgeIdentity.of(3, bytes([7] * 32), NONCES[0]).hello
 
 
-def test_a_fresh_run_has_a_fresh_nonce() -> None:
-    assert EdgeIdentity.fresh(0, BOB).hello.nonce != EdgeIdentity.fresh(0, BOB).hello.nonce
+def test_a_fresh_run_has_a_fresh_key_pair_and_a_fresh_nonce() -> None:
+    """Another id, or another nonce of the run at this node."""
+    runs = [("run", NONCES[0]), ("run2", NONCES[0]), ("run", NONCES[1])]
+    hellos = [EdgeIdentity.derived(0, derive(BOB, "nonce", nonce), run_id).hello for run_id, nonce in runs]
+    assert len({hello.nonce for hello in hellos}) == len({hello.public_key for hello in hellos}) == 3
 
 
 def test_seeded_runs_with_other_ids_share_nothing() -> None:
@@ -247,6 +233,18 @@ def test_variates_follow_their_law(kind: Kind, law: stats.rv_continuous) -> None
     assert abs(stats.pearsonr(drawn[:-1], drawn[1:]).statistic) < 0.02
     halves: Array = drawn.reshape(100, 2, 250)  # cosines and sines share radii: uncorrelated, also in their squares
     assert abs(stats.pearsonr(halves[:, 0].ravel() ** 2, halves[:, 1].ravel() ** 2).statistic) < 0.03
+
+
+@pytest.mark.parametrize("width", [2, 4, 10])
+def test_gaussian_variates_of_a_row_are_the_same_alone_and_among_others(width: int) -> None:
+    """Halves of one row lie in one piece, where those of several do not."""
+    words = Keystream(BOB).words(0, 0, 50 * width).reshape(50, width)
+    together = standard_gaussian(words)
+    for row, number in zip(words, range(50), strict=True):
+        assert standard_gaussian(row[None]).tobytes() == together[number].tobytes()
+        assert standard_gaussian(row).tobytes() == together[number].tobytes()
+    again = Keystream(BOB).words(0, 0, 50 * width).reshape(50, width)
+    np.testing.assert_array_equal(words, again)
 
 
 def test_gaussian_variates_of_the_extreme_words_are_finite() -> None:

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from dpp2 import Experiment
 from dpp2.errors import BadInput
 from dpp2.keys import keystream
 from dpp2.privacy import gdp
 from dpp2.privacy.cancelling import Budget, GradientRelease, grid_of, mean_variance
+from dpp2.privacy.cancelling_releases import CancellingReleases
 from dpp2.privacy.colluders import WorstCase, worst_case
 from dpp2.privacy.correlated import Kind, NoiseNetwork
 from dpp2.shares import standard_share
@@ -133,3 +135,28 @@ def test_a_share_does_not_depend_on_its_neighbours() -> None:
     together = standard_share(words, 49)
     for row, drawn in zip(words, together, strict=True):
         assert standard_share(row, 49).tobytes() == drawn.tobytes()
+
+
+@pytest.mark.parametrize(("epsilon", "measured"), [(30.0, 4.95e-5), (40.0, 2.2e-3)])
+def test_a_gaussian_tail_is_charged_where_shifts_come_near_its_end(epsilon: float, measured: float) -> None:
+    """Drawn were 4e6 variates: so many lie where the other world has none. One coordinate, own noise alone."""
+    mu = gdp.mu_at(epsilon, 1e-5)
+    releases = CancellingReleases(
+        noise="gaussian",
+        dimension=1,
+        adjacency=mu,
+        own=1.0,
+        exposure=1.0,
+        variates=1,
+        gradient_rounds=1,
+        mixings=1,
+        delta=1e-5,
+    )
+    assert measured / 1.3 < 2.0 ** releases._log2_tail(1) < 3 * measured
+    assert math.isinf(releases.epsilon_of(1, 1e-5))
+
+
+@pytest.mark.parametrize("scales", [{"noise.ratio": 2e5}, {"noise.own": 1.0, "noise.edge": 1e6}])
+def test_scales_too_far_apart_for_the_account_are_refused(scales: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match=r"noise\.(ratio|edge) = .*100,000"):
+        Experiment.load(overrides={"algorithm.name": "dpp3", **scales}).resolve()

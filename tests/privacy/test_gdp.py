@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +81,10 @@ def test_rounds_compose_like_independent_gaussians() -> None:
 def test_refuses_a_delta_outside_0_and_1(delta_dp: float) -> None:
     with pytest.raises(BadInput, match="a number > 0 and < 1"):
         gdp.epsilon_at(1.0, delta_dp)
+
+
+def test_a_curve_of_many_is_the_same_as_one_by_one() -> None:
+    mus = np.array([0.0, 1e-4, 0.01, 0.1, 0.3, 0.7, 1.0, 3.0, 12.0, 60.0, np.inf])
+    for delta in (1e-9, 1e-5, 0.1):
+        found = gdp.epsilons_at(mus, delta)
+        np.testing.assert_allclose(found, [gdp.epsilon_at(mu, delta) for mu in mus], rtol=1e-9)

@@ -1,0 +1,145 @@
+"""What algorithms with noise that cancels between neighbours settle alike: own scales, x⁰, accounts and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpp2.algorithms.cancelling_noise import CancellingNoise
+from dpp2.errors import BadInput
+from dpp2.privacy.account import adjacency_of
+from dpp2.privacy.baselines import Unaccounted
+from dpp2.privacy.cancelling import Budget, GradientRelease
+from dpp2.privacy.cancelling_releases import CancellingReleases, rounded_up, worst_exposures
+from dpp2.privacy.colluders import Cut, alone, cuts
+from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.releases import Releases
+from dpp2.problems.base import Sampled
+from dpp2.topology import Graph
+
+if TYPE_CHECKING:
+    from dpp2.experiment import Experiment
+
+_SLACKS = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1)  # of ε, for what the sampler adds: the first that does
+_SHOWN = 3  # cuts
+
+
+def epsilon_target(experiment: Experiment) -> float:
+    """ε that noise left open is solved for."""
+    return experiment.privacy.budget or 1.0
+
+
+def public_start(experiment: Experiment) -> str:
+    """x⁰ must be public: x is a function of the messages only then."""
+    run, name = experiment.run, experiment.algorithm.name
+    if not run.given("start"):
+        return "zero"
+    if run.start == "normal" and not isinstance(run.seed, int):
+        raise BadInput(
+            "run.start", run.start, f'"zero" or a file where run.seed is "os": {name} needs an x⁰ that is public'
+        )
+    return run.start
+
+
+def own_scale(experiment: Experiment, noise: CancellingNoise, graph: Graph, gradient_rounds: int) -> float:
+    """The smallest own scale that keeps ε; where the worst case is too dear to find, as if everybody else colluded."""
+    if noise.edge is not None:
+        raise BadInput("noise.edge", noise.edge, "noise.own beside it: what is solved for keeps noise.ratio")
+    network = noise.updated(own=1.0).network(graph).in_units()
+    worst = worst_exposures(network, experiment.privacy.colluders)
+    unit = float(alone(network).max() if isinstance(worst, Unsupported) else worst.largest)
+    dimension, delta = experiment.objective([0]).dimension, experiment.privacy.delta
+    if not np.isfinite(unit):
+        return 1.0  # nothing hides somebody, at any scale: the account says ∞
+    fewest = min(records_of(experiment) or [0])  # who has fewest records is moved most by one
+    release = GradientRelease(noise.law, adjacency_of(experiment, fewest), dimension)
+    target, unit = epsilon_target(experiment), rounded_up(unit)
+    for slack in _SLACKS:
+        own = release.own_scale(unit, Budget(target * (1 - slack), delta), gradient_rounds, noise.grid or None)
+        checked = CancellingReleases(
+            noise=noise.law, dimension=dimension, adjacency=release.adjacency, own=own, exposure=unit,
+            bits=noise.grid, variates=noise.variates(graph), gradient_rounds=gradient_rounds, mixings=1, delta=delta,
+        )  # fmt: skip
+        if checked.epsilon_of(gradient_rounds, delta) <= target:
+            return own
+    raise BadInput(
+        "privacy.budget", target, "an ε that leaves room for what the grid costs; noise.grid may be too coarse"
+    )
+
+
+def records_of(experiment: Experiment) -> list[int] | None:
+    """m_i of every agent where `privacy.clip` makes δ of it. An exchange does not change it, so it is public."""
+    if experiment.privacy.clip is None:
+        return None
+    objective = experiment.objective()
+    assert isinstance(objective, Sampled)  # `privacy.clip` takes no other
+    return [int(count) for count in objective.sample_counts()]
+
+
+def weak_cuts(experiment: Experiment) -> list[Cut]:
+    """Sets of colluders that cut somebody off, the worst first, each with an edge that would help."""
+    noise, colluders = experiment.noise, experiment.privacy.colluders
+    assert isinstance(noise, CancellingNoise)
+    if not isinstance(colluders, int) or not colluders:
+        return []
+    graph = experiment.network.graph()
+    found = cuts(noise.network(graph), colluders, affordable(graph))
+    return [] if isinstance(found, Unsupported) else [_bridged(cut, graph.agents) for cut in found[:_SHOWN]]
+
+
+def _bridged(cut: Cut, agents: int) -> Cut:
+    """With an edge that would help; which one helps most, `dpp2 privacy colluders` says."""
+    apart = {*cut.colluders, *cut.agents}
+    other = next((agent for agent in range(agents) if agent not in apart), None)
+    if other is None:
+        return cut
+    near = cut.agents[0]
+    return replace(cut, edge=(min(near, other), max(near, other)))
+
+
+def affordable(graph: Graph) -> int:
+    """Sets of colluders that may be tried for cuts: a second or so."""
+    return int(1e7 / (graph.agents + len(graph.edges) + 1000))
+
+
+def accounts(
+    experiment: Experiment, dimension: int, adjacency: float, kind: type[CancellingReleases], **schedule: int
+) -> list[Releases]:
+    """What each agent's ε depends on, against the colluders of the run; `schedule`: which rounds release gradients."""
+    noise, privacy, graph = experiment.noise, experiment.privacy, experiment.network.graph()
+    assert isinstance(noise, CancellingNoise)
+    worst = worst_exposures(noise.network(graph).in_units(), privacy.colluders)
+    if isinstance(worst, Unsupported):
+        return [Unaccounted(reason=worst.reason)] * graph.agents
+    variates = noise.variates(graph)
+    return [
+        kind(
+            noise=noise.law,
+            dimension=dimension,
+            adjacency=adjacency,
+            own=noise.reference,
+            exposure=rounded_up(exposure),
+            bits=noise.grid,
+            variates=variates,
+            delta=privacy.delta,
+            **schedule,
+        )
+        for exposure in np.nan_to_num(worst.exposure, nan=np.nanmax(worst.exposure), posinf=np.inf).tolist()
+    ]
+
+
+def remarks(experiment: Experiment) -> Iterator[str]:
+    """What belongs beside every ε of a run."""
+    privacy, noise = experiment.privacy, experiment.noise
+    assert isinstance(noise, CancellingNoise)
+    c = privacy.colluders
+    who = f"any {c} colluding {'agent' if c == 1 else 'agents'}" if isinstance(c, int) else "the named colluders"
+    if noise.law == "gaussian":
+        yield f"ε is that of (ε, δ_dp) at δ_dp = {privacy.delta:g}, against {who}; over several runs both add up"
+    else:
+        yield f"ε is pure, against {who}"
+    for cut in weak_cuts(experiment):
+        yield f"{cut}: they hide behind their own noise alone, or behind nothing"

@@ -1,0 +1,106 @@
+"""Audited runs side by side: what each one cost, how far it came, and what the eavesdropper made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adversary.attacks import ATTACKS
+from adversary.verdicts import RECOVERED
+from dpp2 import BadInput, Experiment
+from store.files import read_npz
+from store.rundir import RunDirectory, read_metrics
+from studies.reproduce.curator import curated
+
+
+@dataclass(frozen=True)
+class Overheard:
+    """One run. `gradient_error` is relative; None where no attack that listens gives an estimate."""
+
+    run: str
+    algorithm: str
+    epsilon: float | None
+    log10_epsilon: float | None
+    log2_delta: float | None
+    gap_initial: float
+    gap: float
+    curator: float | None  # of somebody trusted, at the same ε; None where the algorithm has no such counterpart
+    attack: str | None
+    gradient_error: float | None
+
+    @property
+    def recovered(self) -> bool | None:
+        return None if self.gradient_error is None else self.gradient_error <= RECOVERED
+
+    @property
+    def spent(self) -> str:
+        """ε as people read it, with a δ_dp that counts."""
+        if self.log10_epsilon is None:
+            return "∞ or unknown"
+        if self.epsilon is None:
+            return f"10^{self.log10_epsilon:.1f}"
+        delta = 0.0 if self.log2_delta is None else 2.0**self.log2_delta
+        return f"{self.epsilon:.3g} (δ_dp {delta:.0e})" if 1e-9 < delta < 1 else f"{self.epsilon:.3g}"
+
+    @property
+    def outcome(self) -> str:
+        if self.gradient_error is None:
+            return "no attack applies"
+        if self.recovered:
+            return f"recovered to {self.gradient_error:.0e}"
+        return f"not recovered, {100 * self.gradient_error:.0f} % off"
+
+    def cells(self) -> tuple[str, ...]:
+        curator = "–" if self.curator is None else f"{self.curator:.2g}"
+        return (self.algorithm, self.spent, f"{self.gap_initial:.2g}", f"{self.gap:.2g}", curator, self.outcome)
+
+
+HEAD = ("method", "ε", "gap at x⁰", "at end", "curator", "gradients overheard")
+
+
+def overheard(path: Path) -> Overheard:
+    """Of a run that `dpp2 audit` has looked at."""
+    run = RunDirectory.open(path).path
+    audit, experiment = _audit(run), Experiment.load(run / "experiment.toml").resolve()
+    gap, (attack, error) = read_metrics(run / "metrics.csv").gap, _closest(audit)
+    return Overheard(
+        run=str(run),
+        algorithm=experiment.algorithm.name,
+        epsilon=audit["epsilon"],
+        log10_epsilon=audit["log10_epsilon"],
+        log2_delta=audit["log2_delta"],
+        gap_initial=float(gap[0]),
+        gap=float(gap[-1]),
+        curator=_curator(run, experiment, audit["epsilon"]),
+        attack=attack,
+        gradient_error=error,
+    )
+
+
+def _audit(run: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+        return {key: found[key] for key in ("attacks", "epsilon", "log10_epsilon", "log2_delta")}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(
+            "RUN", str(run), "a run that `dpp2 audit` has looked at: audit.json is missing or damaged"
+        ) from None
+
+
+def _closest(audit: Mapping[str, Any]) -> tuple[str | None, float | None]:
+    """The attack that comes closest to the gradients, among those that listen."""
+    listening = {attack.name for attack in ATTACKS if attack.listens}
+    known = [(one["gradient_error"], one["name"]) for one in audit["attacks"] if one["name"] in listening]
+    error, name = min((pair for pair in known if pair[0] is not None), default=(None, None))
+    return name, error
+
+
+def _curator(run: Path, experiment: Experiment, epsilon: float | None) -> float | None:
+    if epsilon is None or experiment.algorithm.gradient_schedule() is None or not (run / "truth.npz").is_file():
+        return None
+    return curated(experiment, np.array(read_npz(run / "truth.npz").own), epsilon).gap

@@ -172,7 +172,7 @@ def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None,
 
 def _game(account: Account | Unsupported, experiment: Experiment, rounds: int, note: Note) -> GameResult | Unsupported:
     note("distinguishing game")
-    return account if isinstance(account, Unsupported) else game_result(account, experiment.algorithm, rounds)
+    return account if isinstance(account, Unsupported) else game_result(account, experiment, rounds)
 
 
 def public_knowledge(experiment: Experiment, observation: Observation) -> Knowledge:
@@ -280,5 +280,6 @@ def _void(experiment: Experiment) -> list[str]:
     reasons = {
         "its seed is public": isinstance(experiment.run.seed, int),
         "its x, gradients and noise were recorded": experiment.run.telemetry == "full",
+        "its noise is in doubles, whose bits betray the sum": not experiment.noise.grid,
     }
     return [reason for reason, applies in reasons.items() if applies]

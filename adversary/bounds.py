@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv, expit
 
 from dpp2.arrays import Array
-from dpp2.privacy import PrivacyProfile
 
 _CHOOSING = 10  # one trial in so many chooses thresholds and is not counted afterwards
 _THRESHOLDS = 200
@@ -25,6 +25,12 @@ _CURVE_POINTS = 40
 _FINE = 4001  # values of ε of which a trade-off curve is the envelope
 
 Coins = NDArray[np.bool_]
+
+
+class Curve(Protocol):
+    """The least false-negative rates that any test with these false-positive rates can have."""
+
+    def trade_off(self, false_positive: Array, points: int = ...) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +62,12 @@ class TradeOff:
     false_positive_band: Array  # (2, points): low, high
     false_negative_band: Array
 
-    def agrees(self, predicted: PrivacyProfile) -> bool:
+    def agrees(self, predicted: Curve) -> bool:
         """Whether the predicted curve, which falls, passes through every rectangle of the band."""
         low, high = predicted.trade_off(self.false_positive_band.ravel(), points=_FINE).reshape(2, -1)
         return bool((high <= self.false_negative_band[1]).all() and (low >= self.false_negative_band[0]).all())
 
-    def keeps(self, bound: PrivacyProfile) -> bool:
+    def keeps(self, bound: Curve) -> bool:
         """Whether no rectangle lies wholly below the bound: no test does better than was proven."""
         return bool((bound.trade_off(self.false_positive_band[1], points=_FINE) <= self.false_negative_band[1]).all())
 

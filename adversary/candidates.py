@@ -8,23 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from adversary.attacks.float_bits import Excludes, ruled_out_share
+from adversary.knowledge import Knowledge
 from adversary.scoring import Truth
 from dpp2.grid import GridNoise
 from dpp2.inversion import Law
 from dpp2.keys import NoiseStream, seed_key
+from dpp2.privacy.account import adjacency_of
 
 
-def ruled_out(excludes: Excludes, truth: Truth, adjacency: float, agents: Sequence[int]) -> dict[str, float]:
+def ruled_out(excludes: Excludes, truth: Truth, agents: Sequence[int]) -> dict[str, float]:
     """The shares of true and of δ-adjacent gradients at x⁰ that are ruled out: a sound test has 0 for the first.
 
-    The adjacent one is δ away along (1, …, 1), where coordinate-wise Laplace noise is weakest.
+    The adjacent one is δ away along (1, …, 1), where coordinate-wise Laplace noise is weakest. Beside them: the ε of
+    that one message, √d·δ/u, and |value|/u, on which such shares depend (the medians over agents).
     """
-    right = truth.grad[0]
-    wrong = right + adjacency / np.sqrt(right.shape[1])
-    rows = list(agents)
+    assert truth.experiment is not None
+    right, rows = truth.grad[0], list(agents)
+    adjacency, d = adjacency_of(truth.experiment), right.shape[1]
+    wrong = right + adjacency / np.sqrt(d)
+    u = Knowledge.of(truth.experiment).scales["e"][rows]
     return {
         "true_ruled_out": float(excludes(right)[rows].mean()),
         "adjacent_ruled_out": float(excludes(wrong)[rows].mean()),
+        "message_epsilon": float(np.median(np.sqrt(d) * adjacency / u)),
+        "value_over_scale": float(np.median(np.abs(right[rows]).max(axis=1) / u)),
     }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adversary.attacks.base import Attack, Estimate
+from adversary.attacks.float_bits import Exclusion
+from adversary.candidates import ruled_out
 from adversary.scoring import Errors, Truth, score
 from adversary.views import View
 
@@ -23,6 +25,7 @@ class Finding:
     errors: Mapping[str, Errors] = field(default_factory=dict)
     data: Mapping[str, float] = field(default_factory=dict)  # relative errors of what was found of the data
     parameters: Mapping[str, float] = field(default_factory=dict)  # relative errors of the algorithm's parameters
+    ruled_out: Mapping[str, float] = field(default_factory=dict)  # shares of objectives (`candidates.ruled_out`)
 
     @property
     def name(self) -> str:
@@ -51,6 +54,10 @@ def attempt(attack: Attack, view: View, truth: Truth | None) -> Finding | Skippe
     estimate = attack.run(view)
     if truth is None:
         return Finding(attack, view.attacker, estimate)
+    if isinstance(estimate, Exclusion):
+        excludes = estimate.excludes if truth.experiment else None
+        shares = ruled_out(excludes, truth, view.agents) if excludes else {}
+        return Finding(attack, view.attacker, estimate, ruled_out=shares)
     scored = score(estimate, truth, view.agents, view.observation.first)
     found = {"x": scored.x, "gradient": scored.grad, "eta": scored.eta}
     errors = {what: one for what, one in found.items() if one is not None}

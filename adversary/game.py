@@ -12,6 +12,11 @@ a difference in x grow as fast as smoothness admits: Δe^k = −a_k·v/δ and Δ
 The logarithm of the likelihood ratio, Σ_k (‖w_0‖₁ − ‖w_1‖₁)/(u_w r^k) + (‖e_0‖₁ − ‖e_1‖₁)/(u_e r^k), is the optimal
 test (Neyman–Pearson). What the neighbours do cancels out of it, so one neighbour is as good as a network.
 
+*Real bits.* The test is played on the messages as they are. On a grid (bits of `Dpp2Releases`) s and p = ∇f + e are
+multiples of its step, and the ratio is that of two bins (`real_bits`); rounded to fewer digits, since rounding spreads
+the atoms. In doubles a message may be impossible under one objective: then the ratio is ±∞, and the first z is judged
+so. (Later ones would need s to the last bit, which y does not give.)
+
 *Many trials are one run.* The algorithm acts on every coordinate alike, and so do these objectives: T games in d
 dimensions are one run in T·d, played by the round program and the noise streams that every run uses.
 """
@@ -26,11 +31,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from adversary.bounds import Coins, Trials
+from adversary.real_bits import log_ratios
 from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.arrays import Array
 from dpp2.embedded import Block, EmbeddedDriver
 from dpp2.errors import BadInput
+from dpp2.grid import grid, to_grid
 from dpp2.keys import RunKeys, derive, seed_key
 from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, largest_rounds, profile
 
@@ -38,6 +45,7 @@ VICTIM = 0
 _PAIR_OF_AGENTS = csr_array(np.array([[0.5, -0.5], [-0.5, 0.5]]))  # Metropolis weights of one edge
 _COLUMNS = 8192  # coordinates played together: a dozen arrays of that size stay in the processor's cache
 _DECIMALS = 9  # the log-ratio has atoms at ±ε: rounding errors must not split them
+_COARSE = 4  # the same on a grid, where rounding moves atoms by 2^−b for every message
 _FAR_ENOUGH = 50.0  # an ε that no number of trials could confirm
 
 
@@ -130,7 +138,7 @@ def _piece(game: Game, trials: int, seed: int, number: int, stops: Sequence[int]
 def _driver(game: Game, coins: Coins, key: bytes) -> EmbeddedDriver:
     m = game.mechanism
     section = Dpp2Section(alpha=m.alpha, beta=game.beta, rho=game.rho, damping=game.damping)
-    noise = Dpp2Noise(u_w=m.u_w, u_e=m.u_e, decay=m.decay)
+    noise = Dpp2Noise(u_w=m.u_w, u_e=m.u_e, decay=m.decay, grid=m.bits)
     objective = Pair(m.smoothness, np.where(np.repeat(coins, m.dimension), _shift(m), 0.0))
     columns = objective.dimension
     program = section.program(AgentContext(range(2), 2, objective, RunKeys((key, key), derive(key, "eta"))), noise)
@@ -180,20 +188,30 @@ class Judge:
 
     def hear(self, k: int, y: Array, z: Array, eta: float) -> None:
         """All messages of round k, (agents, T·d)."""
-        m, t = self.m, 1 + self.game.damping
-        s = (y[VICTIM] - (1 - eta) * self.d) / t
+        m, t, scale = self.m, 1 + self.game.damping, self.m.decay**k
+        step_w, step_e = (float(grid(u * scale, m.bits)) if m.bits else 0.0 for u in (m.u_w, m.u_e))
+        s = to_grid((y[VICTIM] - (1 - eta) * self.d) / t, step_w)
         q = eta * self.q + self.game.rho * (self.row @ y)
-        w = s - self.x
-        e = z[VICTIM] - q + m.smoothness * self.x - self.shifts
-        scale = m.decay**k
-        for noise, u in ((w, m.u_w), (e, m.u_e)):
+        grad = -m.smoothness * self.x + self.shifts
+        p = to_grid(z[VICTIM] - to_grid(q, step_e), step_e)
+        for message, values, u in ((s, self.x, m.u_w), (p, grad, m.u_e)):
             if u > 0:  # otherwise ε is finite only because this noise has nothing to hide yet: w in round 0
-                size = np.abs(noise)
-                self.total += (size[0] - size[1]) / (u * scale)
-        self.x = s + self.game.beta * (self.row @ z) - m.alpha * (z[VICTIM] - e)
+                self.total += self._ratios(message, values, u * scale)
+        if k == 0 and not m.bits and m.u_e > 0:
+            certain = log_ratios(z[VICTIM], (grad[1] + q, grad[0] + q), m.u_e)
+            self.total += np.where(np.isinf(certain), certain, 0.0)
+        self.x = s - m.alpha * q + self.game.beta * (self.row @ z) - m.alpha * grad
         self.d = self.d + s
         self.q = self.q + (q - self.q) / t
 
+    def _ratios(self, message: Array, values: Array, scale: float) -> Array:
+        """ln P(message | coin 1)/P(message | coin 0), coordinate by coordinate."""
+        if self.m.bits:
+            return log_ratios(message, (values[1], values[0]), scale, self.m.bits)
+        size = np.abs(message - values)
+        return np.asarray((size[0] - size[1]) / scale)
+
     def log_ratios(self) -> Array:
         """One per trial, rounded so that its atoms are numbers."""
-        return np.asarray(np.round(self.total.reshape(self.trials, -1).sum(axis=1), _DECIMALS))
+        decimals = _COARSE if self.m.bits else _DECIMALS
+        return np.asarray(np.round(self.total.reshape(self.trials, -1).sum(axis=1), decimals))

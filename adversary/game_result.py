@@ -8,16 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adversary.bounds import LowerBound, TradeOff, lower_bound, trade_off
+from adversary.cancelling_game import CancellingGame, GaussianTradeOff, proven
+from adversary.cancelling_game import play as play_cancelling
 from adversary.game import Game, longest, play_and_stop, predicted
+from adversary.understatement import smallest_caught
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.privacy import Epsilon, PrivacyProfile, Unsupported, epsilon, profile
+from dpp2.experiment import Experiment
+from dpp2.privacy import Epsilon, PrivacyProfile, Unsupported, epsilon, gdp, profile
 from dpp2.privacy.account import Account
+from dpp2.privacy.cancelling_releases import CancellingReleases
 
 CONFIDENCE = 1 - 1e-6
 _WORK = 40_000_000  # trials × rounds × dimensions: a few seconds
 _MOST_TRIALS, _FEWEST_TRIALS = 100_000, 1_000
+_VARIATES = 100_000_000  # of own and edge noise: some ten seconds
+_NO_CURVE = "the exact curve is known for Gaussian noise only; Laplace noise on edges leaves bounds"
 _SEED = 1
 _STOPS = 12  # numbers of rounds at which the bound is taken
 _CURVE = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 240)])
@@ -38,12 +45,13 @@ class Prediction:
 class GameResult:
     """What was played and what it proves."""
 
-    game: Game
+    game: Game | CancellingGame
     trials: int
     stops: tuple[int, ...]
     bounds: tuple[LowerBound, ...]  # one per stop, each at its own confidence
     trade_off: TradeOff
     prediction: Prediction | Unsupported
+    caught: float  # an ε understated by this factor, or more, would have been found out
 
     @property
     def bound(self) -> LowerBound:
@@ -54,8 +62,12 @@ class GameResult:
         return self.bounds[-1]
 
 
-def game_result(account: Account, section: AlgorithmSection, rounds: int) -> GameResult | Unsupported:
+def game_result(account: Account, experiment: Experiment, rounds: int) -> GameResult | Unsupported:
     """Play for the agent whose ε is largest."""
+    section = experiment.algorithm
+    cancelling = [one for one in account.mechanisms if isinstance(one, CancellingReleases)]
+    if cancelling:
+        return _cancelling_result(experiment, cancelling, rounds)
     game = _game(account, section, rounds)
     if isinstance(game, Unsupported):
         return game
@@ -64,7 +76,49 @@ def game_result(account: Account, section: AlgorithmSection, rounds: int) -> Gam
     played = play_and_stop(game, trials, _SEED, stops)
     curve = trade_off(played[-1], CONFIDENCE)
     bounds = tuple(lower_bound(one, CONFIDENCE) for one in played)
-    return GameResult(game, trials, tuple(stops), bounds, curve, _prediction(game, curve))
+    caught = smallest_caught(curve, lambda factor: _claimed(game, factor), game.epsilon, bounds[-1].value)
+    return GameResult(game, trials, tuple(stops), bounds, curve, _prediction(game, curve), caught)
+
+
+def _claimed(game: Game, factor: float) -> PrivacyProfile | Unsupported:
+    """What the account says of so many times the noise."""
+    try:
+        return profile(game.mechanism.scaled(factor), game.rounds)
+    except BadInput as missing:  # dp-accounting is an extra
+        return Unsupported(str(missing))
+
+
+def _cancelling_result(
+    experiment: Experiment, releases: list[CancellingReleases], rounds: int
+) -> GameResult | Unsupported:
+    game = CancellingGame.of(experiment, releases, rounds)
+    if isinstance(game, Unsupported):
+        return game
+    trials = min(_VARIATES // game.work, _MOST_TRIALS)
+    if trials < _FEWEST_TRIALS:
+        return Unsupported(f"{_FEWEST_TRIALS:,} trials of {game.work:,} variates each would take too long")
+    stops = np.unique(np.geomspace(1, game.gradient_rounds, _STOPS).round().astype(int)).tolist()
+    played = play_cancelling(game, trials, _SEED, stops)
+    curve = trade_off(played[-1], CONFIDENCE)
+    bounds = tuple(proven(game, one, CONFIDENCE) for one in played)
+    shown = tuple((g - 1) * game.mechanism.mixings + 1 for g in stops)
+    caught = smallest_caught(curve, lambda factor: _claimed_by(game, factor), game.epsilon, bounds[-1].value)
+    return GameResult(game, trials, shown, bounds, curve, _exact_prediction(game, curve), caught)
+
+
+def _claimed_by(game: CancellingGame, factor: float) -> GaussianTradeOff | Unsupported:
+    """The account with ε as many times smaller: μ that goes with it."""
+    if not game.gaussian:
+        return Unsupported(_NO_CURVE)
+    return GaussianTradeOff(gdp.mu_at(game.epsilon / factor, game.mechanism.delta))
+
+
+def _exact_prediction(game: CancellingGame, curve: TradeOff) -> Prediction | Unsupported:
+    if not game.gaussian:
+        return Unsupported(_NO_CURVE)
+    pair, account = GaussianTradeOff(game.mu), GaussianTradeOff(game.mechanism.cost() * math.sqrt(game.gradient_rounds))
+    rates = (pair.trade_off(_CURVE), account.trade_off(_CURVE))
+    return Prediction(_CURVE, *rates, agrees=curve.agrees(pair), keeps=curve.keeps(account))
 
 
 def _game(account: Account, section: AlgorithmSection, rounds: int) -> Game | Unsupported:

@@ -14,6 +14,8 @@ from dpp2.algorithms.declared import TwoTiers
 from dpp2.algorithms.noise import per_agent
 from dpp2.arrays import Array, frozen
 from dpp2.experiment import Experiment
+from dpp2.privacy import Unsupported
+from dpp2.privacy.correlated import NoiseNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +40,12 @@ class Knowledge:
     algorithm: AlgorithmSection
     scales: Mapping[str, Array] = field(default_factory=dict)  # by the name of the noise, such as "w"; empty: hidden
     decay: Array | float = 1.0
+    grid: int = 0  # bits of the grid that values and noise lie on (`dpp2.grid`); 0: doubles
     problem: Mapping[str, Any] = field(default_factory=dict)
     affine_gradient: bool = False  # whether every agent's gradient is known to be
     logistic_products: bool = False  # whether `problem` is the logistic loss of products (`ProblemSection`)
     parameters_known: bool = True
+    noise_network: NoiseNetwork | None = None  # who shares noise with whom, where anybody does
     eta: Array | None = None
     own: Own | None = None
 
@@ -53,7 +57,9 @@ class Knowledge:
         scales = {name.removeprefix("u_"): frozen(per_agent(getattr(noise, name), agents)) for name in noise.scales}
         decay = frozen(per_agent(getattr(noise, "decay", 1.0), agents))
         affine, products = experiment.problem.affine_gradient, experiment.problem.logistic_products
-        return cls(experiment.algorithm.public(), MappingProxyType(scales), decay, form, affine, products)
+        section, shared = experiment.algorithm.public(), experiment.algorithm.noise_network(experiment)
+        known = cls(section, MappingProxyType(scales), decay, noise.grid, form, affine, products)
+        return known if isinstance(shared, Unsupported) else replace(known, noise_network=shared)
 
     def hidden(self) -> Knowledge:
         """The same attacker without the algorithm's parameters."""

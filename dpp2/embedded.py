@@ -83,6 +83,7 @@ class EmbeddedDriver:
         self.blocks = blocks
         self.dimension = dimension
         self._wire: Array | None = None
+        self.covered = True  # whether float64 carried all noise of the last round
         self.each: Map = map
         if len(blocks) > 1:
             self._wire = np.empty((agents, dimension))
@@ -95,10 +96,16 @@ class EmbeddedDriver:
         agents, dimension = hosted[0].prepared.graph.agents, hosted[0].objective.dimension
         return cls([Block.of(part) for part in hosted], agents, dimension)
 
-    def round(self, k: int, sent: Callable[[str, Array], None]) -> list[Private]:
-        """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on."""
+    def round(self, k: int, sent: Callable[[str, Array], None], *, only_covered: bool = False) -> list[Private]:
+        """One synchronous round: every phase is broadcast (and shown to `sent`) before anybody goes on.
+
+        With `only_covered`, a round whose noise float64 does not carry is not run: nothing is sent, nothing returned.
+        """
         rounds = [block.program.round(block.state, k) for block in self.blocks]
         messages: list[Any] = list(self.each(next, rounds))
+        self.covered = all(message.covered for message in messages)
+        if only_covered and not self.covered:
+            return []
         while True:
             rows = self._gather(messages)
             sent(messages[0].phase, rows)

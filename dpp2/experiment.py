@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,21 +21,23 @@ from pydantic import Field
 
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AlgorithmSection, NoiseSection
+from dpp2.changed_kinds import KINDS, fitted
 from dpp2.errors import BadInput, UnknownName
 from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
-from dpp2.problems.base import Objective
-from dpp2.schema import Registry, Section, Table, parse_kind, parse_section
+from dpp2.problems.base import Objective, clip_records
+from dpp2.schema import Section, Table, parse_kind, parse_section
 from dpp2.topology import TOPOLOGIES, NetworkSection
 
 Tables = dict[str, Table]
 
-# Sections that come in kinds, with the key that picks one.
-_KINDS: Mapping[str, tuple[str, Registry[Any]]] = {"network": ("topology", TOPOLOGIES), "problem": ("name", PROBLEMS)}
 _NO_FILE = ("normal", "zero")  # starting points that are drawn or nothing
 # Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
 _NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
 
+
+# Beyond it a run has diverged, or a neighbour wants us to compute where rounding is all that is left (2⁵¹ is there).
+LARGEST_VALUE = 2.0**40
 
 # How rounds can be carried out. Each is a module of this name in orchestrator/transports.
 TRANSPORTS = ("embedded", "grpc")
@@ -58,6 +61,14 @@ class RunSection(Section):
     )
     telemetry: Literal["full", "none"] = Field("full", description='"full" (records x, grad, w, e) or "none"')
     start: str = Field("normal", min_length=1, description='"normal", "zero" or the path of a file with x⁰')
+    largest_value: float | None = Field(
+        None, gt=0, description="a number > 0, which nothing that is sent may exceed (default: 2^40)"
+    )
+
+    @property
+    def largest(self) -> float:
+        """What nothing that is sent may exceed."""
+        return self.largest_value or LARGEST_VALUE
 
 
 @dataclass(frozen=True)
@@ -76,14 +87,25 @@ class Experiment:
     privacy: PrivacySection
 
     @classmethod
-    def load(cls, path: str | Path | None = None, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Experiment:
+    def load(
+        cls,
+        path: str | Path | None = None,
+        overrides: Iterable[str] | Mapping[str, Any] = (),
+        note: Callable[[str], None] = warnings.warn,
+    ) -> Experiment:
         """From a TOML file (none: the paper's experiment) with overrides on top.
 
         Overrides are "section.key=value" strings, the value being TOML or a bare word, or a mapping
-        {"section.key": value}.
+        {"section.key": value}. One that picks another kind (algorithm.name, network.topology, problem.name) drops what
+        the file says of the old kind alone; `note` hears of it.
         """
         given = _tabled(overrides)
-        return cls.parse(given if path is None else _over(_read(Path(path)), given, Path(path).parent))
+        if path is None:
+            return cls.parse(given)
+        read, dropped = fitted(_read(Path(path)), given)
+        if dropped:
+            note(f"another kind was chosen, so these of {path} are left out: {', '.join(dropped)}")
+        return cls.parse(_over(read, given, Path(path).parent))
 
     @classmethod
     def parse(cls, tables: Mapping[str, Any]) -> Experiment:
@@ -113,12 +135,18 @@ class Experiment:
         self.algorithm.check_network(network)
         self.noise.check(network.agents)
         self.privacy.check()
+        self._check_clip()
         problem = self.problem
         if problem.seed is None:
             # Without a run seed the data still need one: 1, as for a seeded run, since data are not secrets of the run.
             problem = problem.updated(seed=self.run.seed if isinstance(self.run.seed, int) else 1)
         settle = problem.resolve_for_records if self.privacy.adjacency == "record" else problem.resolve
-        return replace(self, network=network, problem=settle(network.agents))
+        return self.algorithm.settled(replace(self, network=network, problem=settle(network.agents)))
+
+    @property
+    def shares_edge_secrets(self) -> bool:
+        """Whether neighbours draw common noise from secrets of their own; with a seed, everybody knows them."""
+        return self.algorithm.edge_noise and not isinstance(self.run.seed, int)
 
     def setting(self, name: str) -> Any:
         """A setting by the name that an override would give it, such as "noise.u_e"."""
@@ -132,13 +160,21 @@ class Experiment:
         return replace(self, **{section: changed})
 
     def objective(self, owned: Sequence[int] | None = None) -> Objective:
-        """The f_i of these agents (none named: of all) as they are run, with the feature bound where there is one.
+        """The f_i of these agents (none named: of all) as they are run: features bounded or gradients clipped.
 
         Of a resolved experiment. Everybody who needs an objective takes it from here.
         """
-        agents, bound = self.network.agents, self.privacy.feature_bound
+        agents, bound, clip = self.network.agents, self.privacy.feature_bound, self.privacy.clip
         problem = self.problem if bound is None else self.problem.bounded(bound)
-        return problem.objective(range(agents) if owned is None else owned, agents)
+        objective = problem.objective(range(agents) if owned is None else owned, agents)
+        return objective if clip is None else clip_records(objective, clip)
+
+    def _check_clip(self) -> None:
+        """Clipping bounds what a record does to a gradient, and not how steep the gradient is."""
+        if self.privacy.clip is None or not self.algorithm.needs_smoothness:
+            return
+        why = f"the account of {self.algorithm.name} needs a bound M on curvature, which clipping does not give"
+        raise BadInput("privacy.clip", self.privacy.clip, f"nothing: {why} (privacy.feature_bound does)")
 
     def tables(self) -> Tables:
         """The experiment as TOML tables."""
@@ -153,6 +189,8 @@ class Experiment:
         tables = {field.name: getattr(self, field.name).digest_table() for field in fields(self)}
         for key in _NOT_IN_DIGEST:
             del tables["run"][key]
+        if self.run.largest == LARGEST_VALUE:  # said or not, it is the same run
+            tables["run"].pop("largest_value", None)
         if self.run.start not in _NO_FILE:
             tables["run"]["start"] = hashlib.sha256(_start_bytes(self.run.start)).hexdigest()
         return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
@@ -212,9 +250,9 @@ def _over(read: Tables, given: Tables, folder: Path) -> Tables:
 
 def _section_class(name: str, table: Mapping[str, Any]) -> type[Section] | None:
     """Whose paths a table may hold; None for a section or a kind that does not exist, which `parse` refuses."""
-    if name not in _KINDS:
+    if name not in KINDS:
         return RunSection if name == "run" else None
-    tag, kinds = _KINDS[name]
+    tag, kinds = KINDS[name]
     chosen = table.get(tag, kinds.names[0])
     return kinds[chosen] if chosen in kinds.names else None
 

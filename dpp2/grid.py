@@ -91,6 +91,8 @@ class GridNoise:
         ]
         self._together = min(max(_PIECE // (len(agents) * dimension), 1), _ROUNDS)
         self._drawn: tuple[int, Sequence[Noise]] = -1, ()
+        self._grid: tuple[int, Array | float] = -1, 0.0
+        self._farthest = law.farthest
 
     def scale(self, k: int) -> Array | float:
         """u r^k: one number, or a column."""
@@ -98,11 +100,33 @@ class GridNoise:
 
     def g(self, k: int) -> Array | float:
         """The grid of round k: one number, or a column; 0 where there is no noise."""
-        return grid(self.scale(k), self.law.bits)
+        if self._grid[0] != k:  # a round asks for it several times
+            self._grid = k, grid(self.scale(k), self.law.bits)
+        return self._grid[1]
 
     def add(self, k: int, values: Array) -> Array:
         """What round k releases: the values on the grid, and its noise."""
-        return to_grid(values, self.g(k)) + self(k)
+        g = self.g(k)
+        if not isinstance(g, float) or not g:
+            return to_grid(values, g) + self(k)
+        released = _rounded(values, g)
+        released += self(k)
+        return released
+
+    def add_beside(self, k: int, values: Array, shared: Array) -> Array:
+        """The same beside what everybody knows: it is put on the grid by itself, and never rounded with the values."""
+        return self.add(k, values) + to_grid(shared, self.g(k))
+
+    def covers(self, k: int, values: Array, factors: Array | None = None) -> bool:
+        """Whether float64 carries every one of these values with any noise that round k can draw."""
+        scale = self.scale(k) if factors is None else factors * self.scale(k)
+        if isinstance(scale, float):
+            flat, g = values.reshape(-1), self.g(k)
+            most = (CARRIED - 1) * g - self._farthest * scale  # as `largest_carried`
+            # ‖v‖₂ ≥ max |v|: one fast pass, and an exact one only where that decides nothing
+            return not scale or bool(flat @ flat < most * most) or bool((np.abs(flat) < most).all())
+        each = np.array([[largest_carried(one, self.law) if one else np.inf] for (one,) in scale.tolist()])
+        return bool((np.abs(values) < each).all())
 
     def add_scaled(self, k: int, values: Array, factors: Array) -> tuple[Array, Array]:
         """The same where the scale of a round is u r^k times a public factor per agent, (agents, 1); and its noise."""

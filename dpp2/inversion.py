@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 from dpp2.arrays import Array
 from dpp2.keys import Keystream, Words
 
+MOST_BITS = 30  # of a grid: all bounds above hold, and G·H stays far below 2⁵³
 TAIL_BITS = 80  # s: what is not where it should be has at most the probability 2^−s, for every variate
 _LN2 = math.log(2)
 _SIGN, _FRACTION, _ONE = np.uint64(1 << 63), np.uint64((1 << 52) - 1), np.uint64(0x3FF << 52)

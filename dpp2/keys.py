@@ -4,7 +4,8 @@ Two rules decide the shape (a round sent twice must be the same bytes, two runs 
 - noise is a FUNCTION of (run key, purpose, round, agent): an AES-256-CTR keystream per purpose whose counter block
   is (round, position), the agent's part being a slice of it. Nothing is stored, everything is seekable;
 - the run key is HKDF-SHA256(agent's secret key; run id, digest of the experiment, digest of the agent's data), so
-  another run, another experiment or other data get unrelated noise.
+  another run, another experiment or other data get unrelated noise. A node with a key of its own draws a nonce for each
+  run, which goes into that key first (`Secrets.with_nonce`): even a run whose files are lost gets other noise.
 Laplace variates come by inversion: one word, one variate, whatever was drawn before.
 """
 
@@ -93,14 +94,33 @@ class Keystream:
         return stream[skipped:] if skipped else stream
 
 
+def words_of_many(streams: Sequence[Keystream], round_: int, start: int, count: int) -> Words:
+    """`Keystream.words` of many keys, (keys, count): the counter is the same for all, and made once."""
+    block, skipped = divmod(start * _WORD, _BLOCK)
+    counter, zeros = round_.to_bytes(8, "big") + block.to_bytes(8, "big"), bytes(skipped + count * _WORD)
+    parts = []
+    for cipher in [stream._cipher for stream in streams]:
+        cipher.reset_nonce(counter)
+        parts.append(cipher.update(zeros))
+    words = np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64, copy=False)
+    return words.reshape(len(parts), count + skipped // _WORD)[:, skipped // _WORD :]
+
+
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
     """The same, asked once."""
     return Keystream(key).words(round_, start, count)
 
 
 def uniform(words: Words) -> Array:
-    """52 bits of each word as a number strictly inside (0, 1)."""
-    return np.asarray((words >> np.uint64(12)) * 2.0**-52 + 2.0**-53, dtype=np.float64)
+    """52 bits m of each word as a number strictly inside (0, 1): (2m + 1)/2⁵³, without rounding.
+
+    By way of 1 + m/2⁵², whose bits these are: to turn whole numbers into floats takes longer.
+    """
+    bits = words >> np.uint64(12)
+    bits |= _ONE
+    numbers = bits.view(np.float64)
+    numbers -= 1 - 2.0**-53
+    return numbers
 
 
 def standard_laplace(words: Words) -> Array:

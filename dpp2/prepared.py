@@ -13,24 +13,30 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpp2 import keys as keyed
-from dpp2.algorithms.base import AgentContext, Program
+from dpp2.algorithms.base import AgentContext, EdgeKey, Program
 from dpp2.arrays import Array
+from dpp2.edge_keys import EdgeIdentity, Hello
 from dpp2.errors import BadInput, one_line
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys
 from dpp2.privacy.account import Account
-from dpp2.problems.base import START, Objective, agent_rng
+from dpp2.privacy.ledger import Ledger
+from dpp2.problems.base import START, Objective, Sampled, agent_rng
+from dpp2.problems.sources import Source, sources_of
 from dpp2.theory import Condition
 from dpp2.topology import Graph
 from dpp2.weights import Spectrum, check_weights, edge_weights, laplacian, sparse_laplacian, spectrum
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
+
+NOBODY: Mapping[int, Hello] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +53,20 @@ class Secrets:
         if isinstance(experiment.run.seed, str):
             return cls(keyed.fresh_key(), keyed.fresh_key(), keyed.fresh_key().hex()[:32])
         return cls(*seeded_keys(experiment.run.seed), experiment.digest[:32])
+
+    def with_nonce(self, nonce: bytes) -> Secrets:
+        """The keys of agents whose node has drawn a nonce for this run: all that the run draws is of it alone.
+
+            key of the run = HKDF-SHA256(key; nonce)
+
+        Should the run ever be started anew, because everything about it was lost, nothing that it draws is drawn again.
+        Without a nonce the keys are what they are: with `run.seed`, and where they were drawn for the run anyway.
+        """
+        if not nonce:
+            return self
+        if isinstance(self.agent, bytes):
+            return replace(self, agent=keyed.derive(self.agent, "nonce", nonce))
+        return replace(self, agent={agent: keyed.derive(key, "nonce", nonce) for agent, key in self.agent.items()})
 
     def agent_keys(self, owned: Sequence[int]) -> list[bytes]:
         """The key of each of these agents."""
@@ -99,11 +119,35 @@ class PreparedRun:
         """The f_i of these agents (none named: of all) as they are run."""
         return self.experiment.objective(owned)
 
-    def run_keys(self, owned: Sequence[int]) -> RunKeys:
-        """The keys of this run for these agents."""
+    def run_keys(self, owned: Sequence[int], data: Sequence[bytes] = ()) -> RunKeys:
+        """The keys of this run for these agents; `data` has their digests where data come from outside."""
         experiment, secrets = self.experiment, self.secrets
-        data = [experiment.problem.data_digest(agent) for agent in owned]
+        data = data or [b""] * len(owned)
         return RunKeys.of(secrets.agent_keys(owned), secrets.eta, secrets.run_id, experiment.digest, data)
+
+    def edge_keys(self, owned: Sequence[int], met: Mapping[int, Hello] = NOBODY) -> list[EdgeKey]:
+        """The secrets of all edges at these agents; `met`: hellos of neighbours whose keys are not here."""
+        if not self.experiment.algorithm.edge_noise:
+            return []
+        at = np.isin(self.graph.edges, np.asarray(owned)).any(axis=1)
+        ends = [(number, *self.graph.edges[number].tolist()) for number in np.flatnonzero(at).tolist()]
+        identities = self.edge_identities({agent for _, *pair in ends for agent in pair} - met.keys())
+        run = self.run_id, self.experiment.digest
+
+        def key(i: int, j: int) -> bytes:
+            own, peer = (i, j) if i in identities else (j, i)
+            return identities[own].run_key(met.get(peer) or identities[peer].hello, *run)
+
+        return [EdgeKey((i, j), number, key(i, j)) for number, i, j in ends]
+
+    def edge_identities(self, agents: Iterable[int]) -> dict[int, EdgeIdentity]:
+        """From the seed, or from the secret key of each of these agents, which is of this run alone."""
+        seed, secrets = self.experiment.run.seed, self.secrets
+        if isinstance(seed, int):
+            return {agent: EdgeIdentity.seeded(agent, seed, secrets.run_id) for agent in agents}
+        named = [*agents]
+        keys = zip(named, secrets.agent_keys(named), strict=True)
+        return {agent: EdgeIdentity.derived(agent, key, secrets.run_id) for agent, key in keys}
 
     def starts(self, dimension: int, owned: Sequence[int] | None = None) -> Array:
         """x⁰ of these agents (none named: of all): standard normal, zero, or a file's."""
@@ -149,20 +193,46 @@ class HostedAgents:
         """The same agents in the run that these secrets belong to."""
         return replace(self, prepared=replace(self.prepared, secrets=secrets))
 
-    def program(self) -> Program:
-        """The round program with the keys of the run."""
-        experiment, agents = self.prepared.experiment, self.prepared.graph.agents
-        context = AgentContext(self.owned, agents, self.objective, self.prepared.run_keys(self.owned))
+    def program(self, met: Mapping[int, Hello] = NOBODY) -> Program:
+        """The round program with the keys of the run; `met`: hellos of neighbours that are hosted elsewhere."""
+        return self._program(self.prepared.edge_keys(self.owned, met))
+
+    def program_without_edges(self) -> Program:
+        """To start from, while neighbours are still to say hello. No round may be run with it."""
+        return self._program(())
+
+    def hellos(self) -> dict[int, Hello]:
+        """What these agents tell neighbours elsewhere about their edges; nothing where a seed tells everything."""
+        if not self.prepared.experiment.shares_edge_secrets:
+            return {}
+        return {agent: one.hello for agent, one in self.prepared.edge_identities(self.owned).items()}
+
+    def _program(self, edge_keys: Sequence[EdgeKey]) -> Program:
+        experiment, graph = self.prepared.experiment, self.prepared.graph
+        run_keys = self.prepared.run_keys(self.owned, self._digests())
+        context = AgentContext(self.owned, graph.agents, self.objective, run_keys, edge_keys, len(graph.edges))
         return experiment.algorithm.program(context, experiment.noise)
 
     def start(self, program: Program) -> Any:
         """The state before round 0."""
         return program.start(self.prepared.starts(self.objective.dimension, self.owned))
 
-    def data_identity(self, agent: int) -> str:
-        """What an agent's ledger is kept under: its data, by content where they come from outside."""
+    @cached_property
+    def _sources(self) -> Mapping[int, Source]:
+        """Of the data as they were read, whatever lies in their place now; none where the experiment draws them."""
+        sources = sources_of(self.objective)
+        return dict(zip(self.owned, sources, strict=True)) if sources else {}
+
+    def _digests(self) -> list[bytes]:
+        return [source.digest for source in self._sources.values()]
+
+    def ledger(self, agent: int) -> Ledger:
+        """An empty one, under the agent's data: by value where they come from outside."""
         problem, agents = self.prepared.experiment.problem, self.prepared.graph.agents
-        return hashlib.sha256(problem.data_identity(agent, agents)).hexdigest()
+        source = self._sources.get(agent, Source(b""))
+        identity = hashlib.sha256(problem.data_identity(agent, agents, source.digest)).hexdigest()
+        named = () if problem.dataset is None else (f"dataset {problem.dataset}",)
+        return Ledger(str(agent), identity, known_as=(*source.known_as, *named))
 
 
 def account_of(hosted: Sequence[HostedAgents]) -> Account:
@@ -171,9 +241,20 @@ def account_of(hosted: Sequence[HostedAgents]) -> Account:
     smoothness = np.zeros(prepared.graph.agents)
     for part in hosted:
         smoothness[np.asarray(part.owned)] = part.objective.smoothness
-    account = Account.of(prepared.experiment, smoothness, hosted[0].objective.dimension)
+    records = _record_counts(hosted) if prepared.experiment.privacy.clip is not None else None
+    account = Account.of(prepared.experiment, smoothness, hosted[0].objective.dimension, records)
     own = [agent for part in hosted for agent in part.owned] if account.mechanisms else ()
     return replace(account, mechanisms=tuple(account.mechanisms[agent] for agent in own))
+
+
+def _record_counts(hosted: Sequence[HostedAgents]) -> list[int]:
+    """m_i of every agent. Of those that are not hosted nothing is known: they get the number of one that is."""
+    known: dict[int, int] = {}
+    for part in hosted:
+        assert isinstance(part.objective, Sampled)  # `privacy.clip` takes no other
+        known |= zip(part.owned, part.objective.sample_counts().tolist(), strict=True)
+    some = next(iter(known.values()))
+    return [known.get(agent, some) for agent in range(hosted[0].prepared.graph.agents)]
 
 
 def _read_start(path: Path, agents: int, dimension: int) -> Array:

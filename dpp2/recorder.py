@@ -97,6 +97,10 @@ class Recorder:
         for name, column in self.columns.items():
             column[first:last] = public.get(name, np.nan)
 
+    def uncover(self, k: int) -> None:
+        """Float64 does not carry the noise of round k: whatever is spent from there on is without bound."""
+        self._epsilon[k + 1 :] = np.inf
+
     def metrics(self, k: int) -> Records:
         """Rows 0 … k."""
         return Records({name: column[: k + 1] for name, column in self.columns.items()})

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpp2.algorithms.base import AlgorithmSection
-from dpp2.arrays import Array
+from dpp2.arrays import Array, within
 from dpp2.budget import RunBudget
 from dpp2.embedded import BLOCK, EmbeddedDriver, QuietRun, in_blocks
 from dpp2.experiment import Experiment
@@ -25,7 +25,7 @@ from dpp2.privacy.account import Account
 from dpp2.privacy.ledger import Allowance
 from dpp2.recorder import Recorder
 from dpp2.records import Records
-from dpp2.stability import HOPELESS, WATCH_EVERY, Divergence, DivergenceDetector
+from dpp2.stability import HOPELESS, Divergence, DivergenceDetector
 from dpp2.theory import Condition
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Snapshot:
     state: Mapping[str, Array]  # every state variable over all agents
     watched: Mapping[str, Array]  # what the detector of divergence remembers
     records: Mapping[str, Array]
+    uncovered: int | None = None  # the first round whose noise float64 did not carry
 
 
 class Simulation:
@@ -120,7 +121,10 @@ class Simulation:
         self.budget.allow(unspent if ledgers is None else ledgers)
         self.driver = EmbeddedDriver.of(hosted)
         self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record)
-        self.detector = DivergenceDetector(_Watched(self.experiment.algorithm, self.driver, self.prepared.P))
+        self._largest = self.experiment.run.largest
+        algorithm = self.experiment.algorithm
+        self.detector = DivergenceDetector(_Watched(algorithm, self.driver, self.prepared.P), algorithm.period)
+        self._when_uncovered: Callable[[RunBudget], None] = lambda budget: None
         self.k, self.seconds = 0, 0.0
 
     @property
@@ -155,21 +159,49 @@ class Simulation:
         last = self.k + min(rounds, self.remaining)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
-                while self.k < last and not self.divergence:
-                    self._round(self.k)
+                while self.k < min(last, self.allowance.rounds) and not self.divergence:
+                    try:
+                        self._round(self.k)
+                    except _TooLarge:
+                        self.convict()
         finally:
             self.budget.k = self.k
             self.seconds += time.perf_counter() - began
 
+    def convict(self) -> None:
+        """The next round would send more than `run.largest_value`: nobody runs it, here or over a network."""
+        why = f"what round {self.k} would send exceeds run.largest_value = {self._largest:.4g}"
+        self.detector.convict(max(self.k - 1, 0), self.driver.x, why)  # found after the last round that was run
+
+    def _sent(self, k: int, phase: str, rows: Array) -> None:
+        if not within(rows, self._largest):
+            raise _TooLarge
+        self.recorder.record_sent(k, phase, rows)
+
     def _round(self, k: int) -> None:
         # A function of its own, so that what a round kept private is let go before the next one begins.
         x = self.driver.x
-        private = self.driver.round(k, partial(self.recorder.record_sent, k))
+        strict = self.budget.stops_uncovered
+        private = self.driver.round(k, partial(self._sent, k), only_covered=strict)
+        if not self.driver.covered and self.budget.uncovered is None:
+            self.budget.k = k
+            self._uncover(k)
+            self._when_uncovered(self.budget)
+        if not private:
+            return
         self.recorder.record_private(k, x, private)
         gap = self.recorder.record_metrics(k, x, private, self.driver.each)
         self.k = k + 1
-        if k % WATCH_EVERY == 0 or not gap < HOPELESS:
+        if k % self.detector.every == 0 or not gap < HOPELESS:
             self.detector.check(self.recorder.columns["gap"], k, x)
+
+    def tell_uncovered(self, told: Callable[[RunBudget], None]) -> None:
+        """Whoever keeps accounts hears at once of a round that is not covered."""
+        self._when_uncovered = told
+
+    def _uncover(self, k: int) -> None:
+        self.budget.uncover(k)
+        self.recorder.uncover(k)
 
     def snapshot(self, since: int = 0) -> Snapshot:
         """Where the run stands, with the records of rounds `since` … k−1."""
@@ -182,6 +214,7 @@ class Simulation:
             state=Records(self.driver.state()),
             watched=Records(self.detector.state()),
             records=Records(self.recorder.slice(since, self.k)),
+            uncovered=self.budget.uncovered,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -189,8 +222,10 @@ class Simulation:
         self.driver.restore(snapshot.state)
         if snapshot.watched:
             self.detector.restore(snapshot.watched)
-        self.recorder.restore(snapshot.k, snapshot.records)
         self.k = self.budget.k = snapshot.k
+        if snapshot.uncovered is not None:
+            self._uncover(snapshot.uncovered)
+        self.recorder.restore(snapshot.k, snapshot.records)
         self.seconds = snapshot.seconds
 
     def result(self) -> Result:
@@ -217,10 +252,15 @@ class Simulation:
 
     def _privacy(self) -> PrivacyReport:
         """The account of the rounds that were run."""
-        stopped = self.allowance.reason if self.k == self.allowance.rounds else None
+        uncovered = self.budget.stops_uncovered and self.budget.uncovered is not None  # nodes end some rounds apart
+        stopped = self.allowance.reason if uncovered or self.k == self.allowance.rounds else None
         spent, claimed = self.account.epsilon(self.k), self.account.paper_epsilon(self.k)
         diverged = self.divergence is not None and self.k < self.allowance.rounds
         return PrivacyReport(spent, claimed, stopped, self.account.notes_after(diverged=diverged))
+
+
+class _TooLarge(Exception):
+    """A round wants to send numbers beyond the bound."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,7 @@ class Cell:
     errors: Mapping[Key, float]
     attacks: Mapping[Key, str]
     ciphertext: bool = False  # nothing to work on
+    ruled_out: float | None = None  # the share of adjacent objectives that the bits of one message rule out
 
     def number(self, key: Key) -> str:
         """The error alone."""
@@ -85,10 +86,11 @@ def compare(
         knowledge = public_knowledge(result.experiment, observation)
         for kind in ATTACKERS:
             view = Attacker(kind, agent).view(observation, knowledge, truth)
-            found = [attempt(attack, view, truth) for attack in attacks if attack.compared]
+            found = [attempt(attack, view, truth) for attack in attacks if attack.compared or attack.excludes]
             cells[kind, protection] = _cell([one for one in found if isinstance(one, Finding)])
     for kind in ATTACKERS:
         cells[kind, TLS] = cells[kind, BOTH_TIERS] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
+    notes += [_bits(cell, *where) for where, cell in cells.items() if cell.ruled_out is not None]
     return Matrix(experiment, cells, agent, tuple(notes))
 
 
@@ -111,7 +113,13 @@ def _cell(findings: Sequence[Finding]) -> Cell:
             for when, error in _medians(finding, what).items():
                 if error < errors.get((what, when), np.inf):
                     errors[what, when], attacks[what, when] = error, finding.name
-    return Cell(errors, attacks)
+    shares = [finding.ruled_out["adjacent_ruled_out"] for finding in findings if finding.ruled_out]
+    return Cell(errors, attacks, ruled_out=max(shares, default=None))
+
+
+def _bits(cell: Cell, attacker: str, protection: str) -> str:
+    share = f"rule out an adjacent objective for {100 * (cell.ruled_out or 0.0):.0f} % of the agents"
+    return f"{protection}, {attacker}: the bits of one message {share}"
 
 
 def _medians(finding: Finding, what: str) -> dict[str, float]:

@@ -136,7 +136,7 @@ VALUES = [
     refused("unknown topology", "network.topology = 'rign'", "did you mean 'ring'?", "network.topology=rign"),
     refused("topology that is a number", "network.topology = 3", "one of complete", "network.topology=3"),
     refused("unknown problem", "problem.name = 'quadratc'", "did you mean 'quadratic'?", "problem.name=quadratc"),
-    refused("unknown algorithm", "algorithm.name = 'dpp3'", "did you mean 'dpp2'?", "algorithm.name=dpp3"),
+    refused("unknown algorithm", "algorithm.name = 'ddp2'", "did you mean 'dpp2'?", "algorithm.name=ddp2"),
     refused("unknown weights", "network.weights = 'metro'", "metropolis, laplacian", "network.weights=metro"),
     refused("unknown transport", "run.transport = 'pigeon'", '"embedded"', "run.transport=pigeon"),
     refused("text for a number", "algorithm.alpha = '0.1'", "a number > 0", 'algorithm.alpha="0.1"'),

@@ -34,7 +34,7 @@ DAMPING = pytest.mark.parametrize("damping", [0.0, 0.5, 2.0])
 def some_run(damping: float, rounds: int = 30, **settings: Any) -> Any:
     """Nine agents on a 3 × 3 grid with the nonconvex sine objectives, full noise, η uniform unless set."""
     section = problem("sine", 9, dimension=3)
-    defaults = {**STEPS, "damping": damping, "noise": NOISY}
+    defaults = {**STEPS, "damping": damping, "noise": NOISY | {"grid": 0}}  # the paper's equations, not rounded
     return trace(matrix("grid", 9), section, normal(9, 3), rounds, **(defaults | settings))
 
 
@@ -234,7 +234,7 @@ def test_noise_has_the_scale_u_r_to_the_k_of_each_agent() -> None:
     """Section III-B, "Generation of perturbations": w_i^k ~ Lap(u_{w,i} r_i^k), and e likewise; E|Lap(θ)| = θ."""
     u_w, u_e, decay = [0.0, 1.0, 3.0], [2.0, 0.0, 1.0], [0.5, 0.9, 1.0]
     section, x0 = problem("quadratic", 3, dimension=4000), np.zeros((3, 4000))
-    t = trace(matrix("path", 3), section, x0, 4, **STEPS, noise={"u_w": u_w, "u_e": u_e, "decay": decay})
+    t = trace(matrix("path", 3), section, x0, 4, **STEPS, noise={"u_w": u_w, "u_e": u_e, "decay": decay, "grid": 0})
     for drawn, u in ((t.w, u_w), (t.e, u_e)):
         for k in range(4):
             expected = np.array(u) * np.array(decay) ** k
@@ -564,7 +564,7 @@ def test_the_papers_parameters_are_the_defaults() -> None:
     tables = paper().experiment.tables()
     assert tables["problem"] | {"dimension": 10, "samples": 200, "lambda": 0.001, "omega": 1.0} == tables["problem"]
     assert tables["algorithm"] == {**STEPS, "name": "dpp2", "damping": 0.0, "eta": "uniform"}
-    assert tables["noise"] == {"u_w": 1.0, "u_e": 1.0, "decay": 0.9}
+    assert tables["noise"] == {"u_w": 1.0, "u_e": 1.0, "decay": 0.9, "grid": 20}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,8 +1,10 @@
 """The attacks, weakest first. A new one is a new file and one more entry in `ATTACKS`."""
 
 from adversary.attacks.base import Attack, Estimate
+from adversary.attacks.best_linear import BestLinear
 from adversary.attacks.data import Data
 from adversary.attacks.direct import Direct
+from adversary.attacks.float_bits import FloatBits
 from adversary.attacks.increments import Increments
 from adversary.attacks.known_eta import KnownEta
 from adversary.attacks.parameter_free import ParameterFree
@@ -26,7 +28,9 @@ ATTACKS: tuple[Attack, ...] = (
     Increments(),
     Tracked(),
     Server(),
+    BestLinear(),
     Data(),
+    FloatBits(),
 )
 
 __all__ = ["ATTACKS", "Attack", "Estimate"]

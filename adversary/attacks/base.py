@@ -38,6 +38,7 @@ class Attack(ABC):
     summary: ClassVar[str]
     listens: ClassVar[bool] = True  # False: the yardstick, which recovers nothing whatever its error is
     compared: ClassVar[bool] = True  # in tables of the least error of x and of gradients
+    excludes: ClassVar[bool] = False  # it estimates nothing, but says which objectives are impossible
     rounds_in_a_row: ClassVar[int | None] = None  # so many are enough, wherever they lie; None: it takes more
 
     @abstractmethod

@@ -40,11 +40,11 @@ class Exclusion(Estimate):
 
 
 class FloatBits(Attack):
-    """Takes messages for doubles, as runs send them. It is no entry of `ATTACKS`: nothing scores it yet."""
+    """With noise in doubles it is all over after one message; on a grid it must rule out nothing, for ever."""
 
     name = "float-bits"
     summary = "Rules out adjacent objectives by the last bits of the first z."
-    compared = False
+    compared, excludes = False, True
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_start(view) or _lacks_scale(view.knowledge)
@@ -52,14 +52,16 @@ class FloatBits(Attack):
     def run(self, view: View) -> Exclusion:
         known = view.knowledge
         assert known.rho is not None
-        z, u = view.observation.phases["z"][0], known.scales["e"]
+        z, u, bits = view.observation.phases["z"][0], known.scales["e"], known.grid
         q = known.rho * _mixed(view.observation.P, view.observation.phases["y"][0])
+        beside = to_grid(q, np.asarray(grid(u[:, None], bits))) if bits else q
         heard = ~np.isnan(z + q).any(axis=1) & (u > 0)
         rows = [agent for agent in view.agents if heard[agent]]
 
         def excludes(gradients: Array) -> Flags:
             impossible = np.zeros(len(z), dtype=bool)
-            possible = could_have_produced(z[rows], gradients[rows] + q[rows], u[rows, None])
+            message, value = (z - beside, gradients) if bits else (z, gradients + q)
+            possible = could_have_produced(message[rows], value[rows], u[rows, None], bits)
             impossible[rows] = ~possible.all(axis=1)
             return impossible
 

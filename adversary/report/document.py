@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ class AttackDocument:
     facts: Mapping[str, float]  # parameters: (1+τ)α and (1+τ)β, by the names alpha and beta
     fact_errors: Mapping[str, float]
     data_errors: Mapping[str, float]
+    ruled_out: Mapping[str, float]  # shares of objectives that the bits of messages rule out
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class GameDocument:
     rounds: int
     trials: int
     epsilon: float
+    smallest_understatement: float | None  # that would have been caught, as a factor on ε
     bounds: list[BoundDocument]
     false_positive: Numbers
     false_negative: Numbers
@@ -92,6 +95,7 @@ class AuditDocument(AttacksDocument):
 
     epsilon: float | None
     log10_epsilon: float | None
+    log2_delta: float | None
     reason: str | None
     paper_epsilon: float | None
     paper_log10_epsilon: float | None
@@ -119,6 +123,7 @@ def document(report: AuditReport) -> AuditDocument:
         leaks=report.interception.leaks,
         epsilon=spent,
         log10_epsilon=log10,
+        log2_delta=_log2_delta(report.cost.epsilon),
         reason=reason,
         paper_epsilon=claimed,
         paper_log10_epsilon=claimed_log10,
@@ -150,6 +155,7 @@ def _attack(finding: Finding) -> AttackDocument:
         facts=finding.estimate.parameters,
         fact_errors=finding.parameters,
         data_errors=finding.data,
+        ruled_out=finding.ruled_out,
     )
 
 
@@ -158,6 +164,11 @@ def _epsilon(spent: Epsilon | PaperEpsilon | Unsupported) -> tuple[float | None,
     if isinstance(spent, Unsupported):
         return None, None, spent.reason
     return spent.value, spent.log10, spent.reason if isinstance(spent, Epsilon) else None
+
+
+def _log2_delta(spent: Epsilon | Unsupported) -> float | None:
+    """Of the δ_dp that noise on a grid leaves beside ε."""
+    return spent.log2_delta if isinstance(spent, Epsilon) and spent.tail else None
 
 
 def _game(played: GameResult | Unsupported | None) -> GameDocument | NotPlayed | None:
@@ -169,6 +180,7 @@ def _game(played: GameResult | Unsupported | None) -> GameDocument | NotPlayed |
         rounds=played.game.rounds,
         trials=played.trials,
         epsilon=played.game.epsilon,
+        smallest_understatement=played.caught if math.isfinite(played.caught) else None,
         bounds=[BoundDocument(k, one.value) for k, one in zip(played.stops, played.bounds, strict=True)],
         false_positive=_numbers(curve.false_positive),
         false_negative=_numbers(curve.false_negative),

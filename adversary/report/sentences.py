@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -37,6 +38,7 @@ def summary(report: AuditReport) -> list[str]:
         said += [_came_back(report, what) for what in _NAMES]
         said += [_when(report), _few_rounds(report), _meaning(report)]
         said.append(further(report.findings, damped=is_damped(report)))
+        said += [_bits(one.ruled_out) for one in report.findings if one.ruled_out]
     return [*(sentence for sentence in said if sentence), _cost(report), _proof(report)]
 
 
@@ -104,6 +106,13 @@ def _meaning(report: AuditReport) -> str:
     return ""
 
 
+def _bits(shares: Mapping[str, float]) -> str:
+    """What the last bits of one message say, whatever its ε."""
+    share = shares["adjacent_ruled_out"]
+    told = f"rule out an adjacent objective for {100 * share:.0f} % of the agents" if share else "rule out nothing"
+    return f"The bits of the first z {told} (by the account, that message costs ε = {shares['message_epsilon']:.2g})."
+
+
 def _cost(report: AuditReport) -> str:
     spent, claimed = report.cost.epsilon, report.cost.paper_epsilon
     if isinstance(spent, Unsupported):
@@ -111,7 +120,9 @@ def _cost(report: AuditReport) -> str:
     if spent.log10 == math.inf:
         return f"The run guarantees no ε at all ({spent.reason})."
     told = f"says nothing ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
-    return f"By the exact account the run costs its worst-off agent ε = {amount(spent)}; the paper's Theorem 3 {told}."
+    tail = f" (and δ_dp = {spent.tail})" if spent.tail else ""
+    account = f"By the exact account the run costs its worst-off agent ε = {amount(spent)}{tail}"
+    return f"{account}; the paper's Theorem 3 {told}."
 
 
 def _proof(report: AuditReport) -> str:
@@ -124,5 +135,11 @@ def _proof(report: AuditReport) -> str:
     return (
         f"In {played.trials:,} games on the first {played.game.rounds} rounds (whose account is "
         f"ε = {played.game.epsilon:.3g}) the optimal test proved ε ≥ {played.bound.value:.3g}, "
-        f"at confidence {percent(played.bound.confidence)}."
+        f"at confidence {percent(played.bound.confidence)}. {_sharpness(played)}"
     )
+
+
+def _sharpness(played: GameResult) -> str:
+    if not math.isfinite(played.caught):
+        return "So few games would have caught no understatement of ε at all."
+    return f"An account that understates ε by a factor of {played.caught:.3g} or more would have been caught."

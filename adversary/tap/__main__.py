@@ -43,28 +43,39 @@ class Refused:
 
 
 Announce = Callable[[Listening], None]
+_EVER = float("inf")
 
 
-def relay(links: Sequence[str], out: Path, announce: Announce, quiet: float | None = None) -> str | None:
-    """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is.
+@dataclass(frozen=True)
+class Ending:
+    """When to stop by itself, in seconds."""
 
-    With `quiet` also until everybody who was connected has been gone for so many seconds.
-    """
-    return _event_loop()(_relay(links, out, announce, quiet))
+    after: float = _EVER
+    quiet: float = _EVER  # without anybody, after somebody was there
+    patience: float = _EVER  # without anybody at all
 
 
-async def _relay(links: Sequence[str], out: Path, announce: Announce, quiet: float | None) -> str | None:
+_UNTIL_A_SIGNAL = Ending()
+
+
+def relay(links: Sequence[str], out: Path, announce: Announce, ending: Ending = _UNTIL_A_SIGNAL) -> str | None:
+    """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is."""
+    return _event_loop()(_relay(links, out, announce, ending))
+
+
+async def _relay(links: Sequence[str], out: Path, announce: Announce, ending: Ending) -> str | None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     taps = Relay(out)
     try:
         announce(Listening(await open_all(taps, links), str(taps.recorder.path)))
-        deserted = 0.0
-        while not stopped.is_set() and (quiet is None or deserted < quiet):
+        deserted = lonely = 0.0
+        while not stopped.is_set() and deserted < ending.quiet and lonely < ending.patience:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_SECONDS)
             deserted = deserted + _LOOK_SECONDS if taps.deserted else 0.0
+            lonely = lonely + _LOOK_SECONDS if taps.lonely else 0.0
     finally:
         await taps.close()
     return taps.recorder.failure
@@ -75,13 +86,9 @@ def sniff(
     ports: Sequence[int],
     out: Path,
     announce: Announce,
-    seconds: float | None = None,
-    quiet: float | None = None,
+    ending: Ending = _UNTIL_A_SIGNAL,
 ) -> Sniffer:
-    """Sniff until a signal, for so many seconds, or until after the first packet there was none for `quiet` seconds.
-
-    Returns the sniffer with its counters.
-    """
+    """Sniff until a signal, or as `ending` says; returns the sniffer with its counters."""
     stopping = False
 
     def stop(number: int, frame: Any) -> None:
@@ -92,15 +99,16 @@ def sniff(
         signal.signal(number, stop)
     sniffer = Sniffer(interface, ports, out)
     announce(Listening(interface, str(sniffer.path)))
-    end = time.monotonic() + (seconds if seconds is not None else float("inf"))
-    last, heard = float("inf"), 0  # when a packet was last seen, and how many there had been
+    began, last, heard = time.monotonic(), _EVER, 0  # when a packet was last seen, and how many there had been
 
     def done() -> bool:
         nonlocal last, heard
         now = time.monotonic()
         if sniffer.packets > heard:
             last, heard = now, sniffer.packets
-        return stopping or now >= end or (quiet is not None and now - last >= quiet)
+        unheard = now - (began if last == _EVER else last)
+        over = now - began >= ending.after or now - last >= ending.quiet or unheard >= ending.patience
+        return stopping or over
 
     try:
         sniffer.capture(done)

@@ -40,6 +40,11 @@ class Relay:
         """Whether there have been conversations, and there are none now."""
         return bool(self._answered) and not self._sides
 
+    @property
+    def lonely(self) -> bool:
+        """Whether nobody is connected now."""
+        return not self._sides
+
     async def open(self, link: str, target: str, listen: str = "127.0.0.1:0") -> str:
         """Relay one link, such as "3-7"; returns the address that the dialling side must use."""
         host, port = split_address("--link", listen)

@@ -3,6 +3,7 @@
 | name | what it is | exact | noise | messages |
 | --- | --- | --- | --- | --- |
 | dpp2 | the paper's | yes | Laplace on both | y, z |
+| dpp3 | ours: noise that cancels between neighbours | no | Gaussian or Laplace, own and per edge | v |
 | dgd | gradient descent over neighbours | no | (Laplace) | xa |
 | extra | EXTRA | yes, without noise | (Laplace) | xa |
 | gradient-tracking | DIGing | yes, without noise | (Laplace) | xa, ya |
@@ -16,6 +17,7 @@
 | wang-basar | the same under Gaussian noise | in the long run | Gaussian, does not decay | xa |
 | privsgp-vr | SAGA, one sample a round | no | Gaussian | x_half |
 | diff2 | server and clients, gradient differences | no | Gaussian | d, x_new |
+| decor | descent under noise that cancels between neighbours | no | Gaussian, own and per edge | x_half |
 Noise in brackets is off by default. eDP-TN, of which no equations were found, is left out.
 """
 
@@ -26,6 +28,7 @@ ALGORITHMS: Registry[AlgorithmSection] = Registry(
     "dpp2.algorithms",
     {
         "dpp2": "dpp2:Dpp2Section",
+        "dpp3": "dpp3:Dpp3Section",
         "dgd": "dgd:DgdSection",
         "extra": "extra:ExtraSection",
         "gradient-tracking": "gradient_tracking:GradientTrackingSection",
@@ -39,5 +42,6 @@ ALGORITHMS: Registry[AlgorithmSection] = Registry(
         "wang-basar": "wang_basar:WangBasarSection",
         "privsgp-vr": "privsgp_vr:PrivsgpVrSection",
         "diff2": "diff2:Diff2Section",
+        "decor": "decor:DecorSection",
     },
 )

@@ -17,7 +17,14 @@ def step_releases(
     scales = _listed(noise, smoothness, "u_x", "decay")
     return [
         StepReleases(
-            dimension=dimension, smoothness=M, adjacency=adjacency, u_x=u_x, decay=r, memory=memory, steps=steps
+            dimension=dimension,
+            smoothness=M,
+            adjacency=adjacency,
+            u_x=u_x,
+            decay=r,
+            memory=memory,
+            steps=steps,
+            bits=noise.grid,
         )
         for M, u_x, r in zip(smoothness.tolist(), *scales, strict=True)
     ]
@@ -29,7 +36,16 @@ def tracking_releases(
     """Of gradient tracking with x + noise and y + noise sent."""
     scales = _listed(noise, smoothness, "u_x", "u_y", "decay")
     return [
-        TrackingReleases(dimension=dimension, alpha=alpha, smoothness=M, adjacency=adjacency, u_x=u_x, u_y=u_y, decay=r)
+        TrackingReleases(
+            dimension=dimension,
+            alpha=alpha,
+            smoothness=M,
+            adjacency=adjacency,
+            u_x=u_x,
+            u_y=u_y,
+            decay=r,
+            bits=noise.grid,
+        )
         for M, u_x, u_y, r in zip(smoothness.tolist(), *scales, strict=True)
     ]
 

@@ -7,28 +7,42 @@ what it keeps private. All N agents in one embedded run, or one agent in a conta
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from dpp2.algorithms.declared import Algebra, Further, Heard, PlannerModel, Recovered, Tunable, TwoTiers
+from dpp2.algorithms.declared import (
+    Algebra,
+    Calibrated,
+    Further,
+    GradientSchedule,
+    Heard,
+    PlannerModel,
+    Recovered,
+    Tunable,
+    TwoTiers,
+)
 from dpp2.arrays import Array
 from dpp2.compression import EVERYTHING, RowEncoding
 from dpp2.errors import BadInput, Inadmissible
+from dpp2.inversion import MOST_BITS
 from dpp2.keys import SILENCE, Noise, RunKeys
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.releases import Releases
 from dpp2.problems.base import Objective
-from dpp2.schema import Section
+from dpp2.schema import Section, Table
 from dpp2.stability import Divergence, Gradient
 from dpp2.weights import Spectrum
 
 if TYPE_CHECKING:
+    from dpp2.experiment import Experiment
     from dpp2.privacy import Dpp2Releases
+    from dpp2.privacy.correlated import NoiseNetwork
     from dpp2.theory import Condition
     from dpp2.topology import NetworkSection
     from dpp2.weights import Matrix
@@ -40,6 +54,7 @@ class Broadcast:
 
     phase: str
     rows: Array
+    covered: bool = True  # whether float64 carries all noise of this round; its first message says so (`dpp2.grid`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +86,52 @@ class Program(Protocol):
         """What may be released of the state s before round k, at the price that the releases name; or why nothing."""
 
 
-Draw = Callable[[int], Noise]  # the noise of a round
+class Draw(Protocol):
+    """One noise, and how it is added to values that are released: on a grid (`dpp2.grid`), or in doubles."""
+
+    def __call__(self, k: int) -> Noise:
+        """The noise of a round."""
+
+    def add(self, k: int, values: Array) -> Array:
+        """Values and the noise of a round: what is released."""
+
+    def add_beside(self, k: int, values: Array, shared: Array) -> Array:
+        """The same with something on top that messages determine."""
+
+    def add_scaled(self, k: int, values: Array, factors: Array) -> tuple[Array, Array]:
+        """The same with noise times a public factor for each agent, (agents, 1); and that noise."""
+
+    def covers(self, k: int, values: Array, factors: Array | None = None) -> bool:
+        """Whether float64 carries these values and the noise of a round."""
+
+
+class Doubles:
+    """Noise in doubles, added as doubles are: no account holds for it on a real computer (`noise.grid = 0`)."""
+
+    def __init__(self, draw: Callable[[int], Noise]) -> None:
+        self._draw = draw
+        self._last: tuple[int, Noise] = -1, SILENCE
+
+    def __call__(self, k: int) -> Noise:
+        if self._last[0] != k:
+            self._last = k, self._draw(k)
+        return self._last[1]
+
+    def add(self, k: int, values: Array) -> Array:
+        return values + self(k)
+
+    def add_beside(self, k: int, values: Array, shared: Array) -> Array:
+        return values + shared + self(k)
+
+    def add_scaled(self, k: int, values: Array, factors: Array) -> tuple[Array, Array]:
+        noise = factors * (np.zeros_like(values) + self(k))
+        return values + noise, noise
+
+    def covers(self, k: int, values: Array, factors: Array | None = None) -> bool:
+        return True
+
+
+QUIET = Doubles(lambda k: SILENCE)
 
 
 class NoisyProgram:
@@ -82,15 +142,28 @@ class NoisyProgram:
 
     def quiet(self) -> Self:
         copied = copy(self)
-        copied.noise = dict.fromkeys(self.noise, lambda k: SILENCE)
+        copied.noise = dict.fromkeys(self.noise, QUIET)
         return copied
 
     def drawn(self, k: int) -> dict[str, Noise]:
         """Every noise of round k."""
         return {name: draw(k) for name, draw in self.noise.items()}
 
+    def covers(self, k: int, **values: Array) -> bool:
+        """Whether float64 carries these values with the noises of these names."""
+        return all(self.noise[name].covers(k, value) for name, value in values.items())
+
     def published(self, s: Any, k: int) -> Array | Unsupported:
         return Unsupported(f"how to publish a result of {self.section.name} is not known")
+
+
+@dataclass(frozen=True)
+class EdgeKey:
+    """The run's secret of one edge at an agent owned here; only its two ends have it."""
+
+    ends: tuple[int, int]  # ascending
+    number: int  # its place among all edges of the graph
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +174,8 @@ class AgentContext:
     agents: int
     objective: Objective
     keys: RunKeys
+    edges: Sequence[EdgeKey] = ()  # of the agents owned here, for algorithms with `edge_noise`
+    edge_count: int = 0  # of the whole graph
 
 
 class NoiseSection(Section):
@@ -110,9 +185,15 @@ class NoiseSection(Section):
     without_epsilon: ClassVar[tuple[str, ...]] = ()  # scales whose noise buys no ε: what it covers is never sent
     tunables: ClassVar[tuple[Tunable, ...]] = ()  # what a search may vary besides one factor on all scales
 
+    grid: int = Field(20, ge=0, le=MOST_BITS, description=f"a whole number from 0 to {MOST_BITS} (0: noise in doubles)")
+
     @abstractmethod
     def streams(self, context: AgentContext) -> Mapping[str, Draw]:
         """Every noise of the agents in `context.owned`, by its name."""
+
+    def digest_table(self) -> Table:
+        """Without a grid an experiment is what it was before there were grids."""
+        return {key: value for key, value in super().digest_table().items() if key != "grid" or value}
 
     def check(self, agents: int) -> None:
         """Lists must have one entry per agent."""
@@ -148,6 +229,9 @@ class AlgorithmSection(Section):
     topology: ClassVar[str | None] = None  # the topology that it brings along; `check_network` refuses others
     program_class: ClassVar[Callable[..., Program]]  # its round program, made of section, context and noises
     papers_own: ClassVar[bool] = False  # whether the paper's theorems speak of it
+    result_is_covered: ClassVar[bool] = False  # whether x^K is a function of the messages, so that ε covers it
+    edge_noise: ClassVar[bool] = False  # whether neighbours share secrets
+    needs_smoothness: ClassVar[bool] = True  # whether its account rests on a bound of every M_i; if not, it may clip
     releases: ClassVar[tuple[type[Releases], ...]] = ()  # kinds of its own in `mechanisms`, which ledgers must read
 
     # For comparisons: what is tuned, and what else is compared under a name of its own.
@@ -165,6 +249,44 @@ class AlgorithmSection(Section):
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         """Refuse parameters under which the algorithm is not defined."""
+
+    @property
+    def period(self) -> int:
+        """Rounds after which the gap is comparable with itself again, for whoever watches it."""
+        return 1
+
+    def settled(self, experiment: Experiment) -> Experiment:
+        """The experiment with what this algorithm leaves open filled in; everything else is resolved by then."""
+        return experiment
+
+    def accounts(
+        self, experiment: Experiment, dimension: int, adjacency: float, smoothness: Array
+    ) -> Sequence[Releases] | Unsupported:
+        """What each agent's ε depends on, where the graph or the colluders matter; otherwise see `mechanisms`."""
+        return self.mechanisms(experiment.noise, dimension, adjacency, smoothness)
+
+    def remarks(self, experiment: Experiment) -> Iterable[str]:
+        """Sentences that belong beside every ε of a run of this algorithm."""
+        return ()
+
+    def calibrated(self, experiment: Experiment, budget: float, solve: str) -> Calibrated | None:
+        """Settings that keep a budget, of a resolved experiment; None where a factor on all scales answers that."""
+        return None
+
+    def gradient_schedule(self) -> GradientSchedule | None:
+        """Which rounds release gradients, where that is not every round."""
+        return None
+
+    def noise_network(self, experiment: Experiment) -> NoiseNetwork | Unsupported:
+        """Who shares noise with whom, of a resolved experiment."""
+        return Unsupported(f"agents of {self.name} share no noise, so colluders learn nothing that others do not hear")
+
+    def steady(self) -> tuple[AlgorithmSection, float] | None:
+        """The same with a gradient in every round and one step for all, and that step; where neighbours share noise.
+
+        The distinguishing game plays it: neither mixing nor the size of a public step tells anything.
+        """
+        return None
 
     def check_network(self, network: NetworkSection) -> None:
         """Refuse a graph that the algorithm does not run on. By its shape: nodes get every graph as a file."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dpp2.arrays import Array
+from dpp2.privacy.epsilon_value import Epsilon
 
 # Which public algebra the messages obey; an attack that rests on one asks for it.
 #   two tiers     y and z of DPP²: see `TwoTiers`
@@ -73,6 +74,28 @@ class PlannerModel:
     u_e: float
     u_w: float
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GradientSchedule:
+    """Public parameters of a method whose few gradients, each in round g·T, are followed by mixing alone."""
+
+    steps: tuple[float, ...]  # α_g
+    mixings: int  # T
+    first_averaged: int
+    smoothness: float  # M̄, 0 where nobody knows it
+    shrinkage: float  # κ
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Settings that keep a budget, by the names that an override gives them, and what they spend."""
+
+    solved: str
+    feasible: bool
+    settings: Mapping[str, float]
+    epsilon: Epsilon
+    reason: str | None = None  # why it is infeasible
 
 
 @dataclass(frozen=True, eq=False)

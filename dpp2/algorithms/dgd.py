@@ -3,6 +3,7 @@
     x⁺ = W x^a − α_k ∇f(x),    x^a = x + Lap(u_x r^k) sent,    W = I − P,    α_k = α/(1 + k)^power
 With a constant step it stops at distance O(α) from the optimum, with a shrinking one it gets there slowly. The textbook
 method has no noise (u_x = 0, the default); where it is switched on, an agent mixes the same x^a that it sent.
+On a grid: W x^a is equal in both worlds, so Δx⁺ = −α_k Δ∇f, and x is rounded once, when it is released.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Dgd(NoisyProgram):
 
     def round(self, s: DgdState, k: int) -> Round:
         noise, alpha = self.drawn(k), self.section.steps
-        xa = s.x + noise["noise_x"]
-        Lxa = yield Broadcast("xa", xa)
+        xa = self.noise["noise_x"].add(k, s.x)
+        Lxa = yield Broadcast("xa", xa, self.covers(k, noise_x=s.x))
         f, grad = self.objective(s.x)
         return DgdState(xa - Lxa - alpha(k) * grad), Private(f, grad, noise, scalars={})
 

@@ -11,6 +11,9 @@ vanishes as the run converges, so what is left is what the restarts put in.
 
 On a star all weights are equal, and for every kind but plain they are 1/N: what arrives is −(1/N) Σ of what was sent.
 Whoever has nothing to say in a phase sends no bytes, which stand for zeros.
+
+On a grid: x and x⁻ are equal in both worlds, so d alone is released, and what it is made of is rounded once; the grid
+of a difference is that of its own scale, σ_d‖x − x⁻‖.
 """
 
 from __future__ import annotations
@@ -56,8 +59,8 @@ class Diff2Noise(NoiseSection):
 
     def streams(self, context: AgentContext) -> dict[str, Draw]:
         return {
-            "full": gaussian("full", self.sigma, context),
-            "difference": gaussian("difference", self.sigma_difference, context),
+            "full": gaussian("full", self.sigma, self.grid, context),
+            "difference": gaussian("difference", self.sigma_difference, self.grid, context),
         }
 
 
@@ -84,11 +87,8 @@ class Diff2(NoisyProgram):
     def round(self, s: Diff2State, k: int) -> Round:
         f, grad = self.objective(s.x)
         restarted = (k - 1) % self.restart == 0
-        noise = self._noise(s, k, restarted)
-        d = (grad if restarted else grad - s.grad) + noise
-        if k == 0:
-            d = np.zeros_like(d)  # x is not common yet
-        Ld = yield Broadcast("d", np.where(self.server, 0.0, d))
+        d, noise, covered = self._released(s, k, grad, restarted)
+        Ld = yield Broadcast("d", np.where(self.server, 0.0, d), covered)
         v = np.where(self.server, d / self.agents - Ld, 0.0) + (0.0 if restarted else s.v)
         x = s.x - self.eta * v
         Lx = yield Broadcast("x_new", np.where(self.server, x, 0.0))
@@ -96,13 +96,17 @@ class Diff2(NoisyProgram):
         state = Diff2State(x=x, moved=x - s.x, grad=grad, v=v)
         return state, Private(f, grad, {"noise_d": noise}, scalars={})
 
-    def _noise(self, s: Diff2State, k: int, restarted: bool) -> Array:
+    def _released(self, s: Diff2State, k: int, grad: Array, restarted: bool) -> tuple[Array, Array, bool]:
+        """d, the noise in it, and whether float64 carries both."""
+        nothing = np.zeros_like(s.x)
         if k == 0:
-            return np.zeros_like(s.x)
+            return nothing, nothing, True  # x is not common yet
         if restarted:
-            return np.zeros_like(s.x) + self.noise["full"](k)
+            full = self.noise["full"]
+            return full.add(k, grad), nothing + full(k), full.covers(k, grad)
+        difference, change = self.noise["difference"], grad - s.grad
         size = np.linalg.norm(s.moved, axis=1, keepdims=True)
-        return np.asarray(size * (np.zeros_like(s.x) + self.noise["difference"](k)))
+        return *difference.add_scaled(k, change, size), difference.covers(k, change, size)
 
 
 class Diff2Section(AlgorithmSection):
@@ -159,7 +163,13 @@ class Diff2Section(AlgorithmSection):
         sigmas = (per_agent(s, len(smoothness)).tolist() for s in (noise.sigma, noise.sigma_difference))
         return [
             GaussianDifferenceReleases(
-                smoothness=M, adjacency=adjacency, sigma=sigma, sigma_difference=difference, restart=self.restart
+                dimension=dimension,
+                smoothness=M,
+                adjacency=adjacency,
+                sigma=sigma,
+                sigma_difference=difference,
+                restart=self.restart,
+                bits=noise.grid,
             )
             for M, sigma, difference in zip(smoothness.tolist(), *sigmas, strict=True)
         ]

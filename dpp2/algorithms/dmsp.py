@@ -7,6 +7,7 @@ The published noise at round t = k + 1 is Lap(2C√d·c·p^{t−1}/(ε(p − q))
 that is decay r = p and u_x = 2C√d·c/(ε(p − q)). The gradient is taken at z, which the messages determine, so its
 change alone enters the next x and ‖Δx^{k+1}‖ ≤ γ_k δ. The account then sums to √d·cδ/(u_x(p − q)) over all rounds that
 there will ever be, which with δ = 2C is the published ε. The price: steps that shrink so fast end before the optimum.
+On a grid: z is equal in both worlds, so Δx⁺ = −γ_k Δ∇f(z) at most, and x is rounded once, when it is released.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Dmsp(NoisyProgram):
 
     def round(self, s: DmspState, k: int) -> Round:
         noise, gamma, radius = self.drawn(k), self.section.steps, self.section.radius
-        y = s.x + noise["noise_x"]
-        Ly = yield Broadcast("y", y)
+        y = self.noise["noise_x"].add(k, s.x)
+        Ly = yield Broadcast("y", y, self.covers(k, noise_x=s.x))
         z = y - Ly
         _, at_z = self.objective(z)
         f, grad = self.objective(s.x)  # for the metrics alone
@@ -61,6 +62,7 @@ class DmspSection(StepSection):
     program_class = Dmsp
     step = "c"
     x_phase = "y"
+    needs_smoothness = False
     tunables = (Tunable("c", 1e-2, 100.0), Tunable("q", 0.8, 0.999, "linear"))
     further = Further("algorithm.q", (0.91, 0.96, 1.0))
 

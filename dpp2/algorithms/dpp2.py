@@ -8,6 +8,16 @@ One round k of agent i, sums over its neighbours and itself (paper, eqs. for y, 
     d ← d + (η d + y − d)/(1+τ)                          τ = 0: η d + y
     q ← q + (η q + ρ Σ_j p_ij y_j − q)/(1+τ)             τ = 0: η q + ρ Σ_j p_ij y_j
 η^k is one secret scalar for the whole network: with one per agent, q = ρLd would break.
+
+On a grid (`dpp2.grid`; R rounds to it, w and e lie on it) the same round reads
+    s = R(x) + w,  p = R(∇f(x)) + e                      what is released, in effect
+    y = (1+τ) s + (1−η) d,  z = p + R(q⁺)                with the q⁺ = η q + ρ Σ_j p_ij y_j of above
+    x ← (s − α q⁺ + β Σ_j p_ij z_j) − α ∇f(x)
+y and z are computed from s, p and from what messages and η determine (d, q⁺). So it is enough that s and p are exact,
+however large d and q are; and z − e is R(∇f) + R(q⁺) to the bit while float64 carries z. Between adjacent worlds with
+the same s and p, all in the brackets is equal, so Δx⁺ = −αΔ∇f: no rounding is in it, and each release pays for its own
+rounding only. From x + w instead of s, or along z − e instead of the bare ∇f, the rounding of one round would be a
+difference in the next.
 """
 
 from __future__ import annotations
@@ -21,7 +31,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms import modes
-from dpp2.algorithms.base import AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
+from dpp2.algorithms.base import QUIET, AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
 from dpp2.algorithms.declared import (
     BOTH_DAMPED,
     BOTH_TIERS,
@@ -36,7 +46,7 @@ from dpp2.algorithms.declared import (
 from dpp2.algorithms.noise import DECAY, Decay, Scale, decay_field, laplace, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.keys import SILENCE, EtaStream
+from dpp2.keys import EtaStream
 from dpp2.privacy import Dpp2Releases, Releases, Unsupported
 from dpp2.stability import Divergence, Gradient
 from dpp2.theory import Condition, conditions
@@ -57,7 +67,8 @@ class Dpp2Noise(NoiseSection):
     decay: Decay = decay_field(0.9)
 
     def streams(self, context: AgentContext) -> dict[str, Draw]:
-        return {"w": laplace("w", self.u_w, self.decay, context), "e": laplace("e", self.u_e, self.decay, context)}
+        scales = {"w": self.u_w, "e": self.u_e}
+        return {what: laplace(what, u, self.decay, self.grid, context) for what, u in scales.items()}
 
 
 class Dpp2Section(AlgorithmSection):
@@ -106,7 +117,14 @@ class Dpp2Section(AlgorithmSection):
         scales = (per_agent(u, agents).tolist() for u in (noise.u_e, noise.u_w, noise.decay))
         return [
             Dpp2Releases(
-                dimension=dimension, alpha=self.alpha, smoothness=M, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=r
+                dimension=dimension,
+                alpha=self.alpha,
+                smoothness=M,
+                adjacency=adjacency,
+                u_e=u_e,
+                u_w=u_w,
+                decay=r,
+                bits=noise.grid,
             )
             for M, u_e, u_w, r in zip(smoothness.tolist(), *scales, strict=True)
         ]
@@ -192,7 +210,7 @@ class Dpp2:
     def quiet(self) -> Dpp2:
         """The same program without noise; nor is η drawn, since x does not depend on it."""
         copied = copy(self)
-        copied.w = copied.e = lambda k: SILENCE
+        copied.w = copied.e = QUIET
         copied._eta = 1.0
         return copied
 
@@ -205,23 +223,25 @@ class Dpp2:
         return self._eta if isinstance(self._eta, float) else self._eta(k)
 
     def round(self, s: Dpp2State, k: int) -> Round:
-        w, e, eta = self.w(k), self.e(k), self.eta(k)
-        y = self._amplified(s.x + w) + (1 - eta) * s.d
-        Ly = yield Broadcast("y", y)
-        f, grad = self.objective(s.x)
+        eta = self.eta(k)
+        f, grad = self.objective(s.x)  # before anything is sent: whether this round is covered hangs on it
+        start = self.w.add(k, s.x)
+        y = self._amplified(start) + (1 - eta) * s.d
+        Ly = yield Broadcast("y", y, covered=self.w.covers(k, s.x) and self.e.covers(k, grad))
         q = eta * s.q + self.rho * Ly
-        z = grad + q + e
-        Lz = yield Broadcast("z", z)
+        Lz = yield Broadcast("z", self.e.add_beside(k, grad, q))
         state = Dpp2State(
-            x=s.x + w - self.alpha * (z - e) + self.beta * Lz,
+            x=start - self.alpha * q + self.beta * Lz - self.alpha * grad,
             d=self._damped(s.d, eta * s.d + y),
             q=self._damped(s.q, q),
         )
-        return state, Private(f, grad, noise={"w": w, "e": e}, scalars={"eta": eta})
+        return state, Private(f, grad, noise={"w": self.w(k), "e": self.e(k)}, scalars={"eta": eta})
 
-    def published(self, s: Dpp2State, k: int) -> Array:
+    def published(self, s: Dpp2State, k: int) -> Array | Unsupported:
         """x^K + w^K, with the very w^K that round K would use."""
-        return np.asarray(s.x + self.w(k))
+        if not self.w.covers(k, s.x):
+            return Unsupported(f"the noise w^{k} is finer than float64 can carry beside x^{k}")
+        return self.w.add(k, s.x)
 
     def _amplified(self, v: Array) -> Array:
         """(1+τ) v, which for the paper's τ = 0 is v itself."""

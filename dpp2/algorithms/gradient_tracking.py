@@ -7,6 +7,8 @@ v⁰ = 0, which is the same and takes one gradient a round, at the point where t
 
 With noise, x^a = x + Lap(u_x r^k) and y^a = y + Lap(u_y r^k) are sent and mixed, while the step uses y itself; that is
 DiaDSP (see `diadsp`). The textbook method has none (the default).
+On a grid: W x^a and W y^a are equal in both worlds. The step takes y and v takes g as they are, not rounded, so
+Δx⁺ = −αΔy and Δy⁺ = Δg⁺ − Δg hold as before, and x and y are rounded once each, when they are released.
 """
 
 from __future__ import annotations
@@ -85,11 +87,10 @@ class GradientTracking(NoisyProgram):
 
     def round(self, s: TrackingState, k: int) -> Round:
         noise, alpha = self.drawn(k), self.section.alpha
-        xa = s.x + noise["noise_x"]
-        Lxa = yield Broadcast("xa", xa)
         f, grad = self.objective(s.x)
         y = s.v + grad
-        ya = y + noise["noise_y"]
+        xa, ya = self.noise["noise_x"].add(k, s.x), self.noise["noise_y"].add(k, y)
+        Lxa = yield Broadcast("xa", xa, self.covers(k, noise_x=s.x, noise_y=y))
         Lya = yield Broadcast("ya", ya)
         state = TrackingState(x=xa - Lxa - alpha * y, v=ya - Lya - grad)
         return state, Private(f, grad, noise, scalars={})

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.algorithms.base import AgentContext, Draw, NoiseSection
+from dpp2.algorithms.base import AgentContext, Doubles, Draw, NoiseSection
 from dpp2.algorithms.declared import Tunable
 from dpp2.arrays import Array
+from dpp2.grid import GridNoise
+from dpp2.inversion import Law
 from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
 
 Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
@@ -39,7 +41,7 @@ class LaplaceNoise(NoiseSection):
 
     def streams(self, context: AgentContext) -> dict[str, Draw]:
         of = {scale.removeprefix("u_"): getattr(self, scale) for scale in self.scales}
-        return {f"noise_{what}": laplace(what, u, self.decay, context) for what, u in of.items()}
+        return {f"noise_{what}": laplace(what, u, self.decay, self.grid, context) for what, u in of.items()}
 
 
 class XNoise(LaplaceNoise):
@@ -55,18 +57,30 @@ def per_agent(value: float | list[float], agents: int) -> Array:
     return np.broadcast_to(np.asarray(value, dtype=np.float64), agents)
 
 
-def laplace(purpose: str, u: float | list[float], decay: float | list[float], context: AgentContext) -> NoiseStream:
-    """Lap(u r^k) for the agents in `context.owned`."""
-    owned = np.asarray(context.owned)
-    u_owned, decay_owned = per_agent(u, context.agents)[owned], per_agent(decay, context.agents)[owned]
-    return NoiseStream(context.keys.noise, purpose, context.owned, context.objective.dimension, u_owned, decay_owned)
+def laplace(purpose: str, u: float | list[float], decay: float | list[float], bits: int, context: AgentContext) -> Draw:
+    """Lap(u r^k) for the agents in `context.owned`, on a grid of so many bits; 0 bits: in doubles."""
+    scales = _owned(u, context), _owned(decay, context)
+    where = context.keys.noise, purpose, context.owned, context.objective.dimension
+    return GridNoise(*where, scales, Law("laplace", bits)) if bits else Doubles(NoiseStream(*where, *scales))
 
 
-def gaussian(purpose: str, sigma: float | list[float], context: AgentContext) -> Draw:
-    """N(0, σ²), the same in every round, for the agents in `context.owned`: Box–Muller, two words for each variate."""
-    owned, dimension = np.asarray(context.owned), context.objective.dimension
-    column = per_agent(sigma, context.agents)[owned][:, None]
-    words = _words(purpose, context, 2 * dimension)
+def gaussian(purpose: str, sigma: float | list[float], bits: int, context: AgentContext) -> Draw:
+    """N(0, σ²), the same in every round, for the agents in `context.owned`, on a grid or in doubles (0 bits)."""
+    scales = _owned(sigma, context), np.ones(len(context.owned))
+    where = context.keys.noise, purpose, context.owned, context.objective.dimension
+    if bits:
+        return GridNoise(*where, scales, Law("gaussian", bits))
+    return Doubles(_box_muller(purpose, scales[0], context))
+
+
+def _owned(value: float | list[float], context: AgentContext) -> Array:
+    return np.asarray(per_agent(value, context.agents)[np.asarray(context.owned)])
+
+
+def _box_muller(purpose: str, sigma: Array, context: AgentContext) -> Callable[[int], Noise]:
+    """Two words for each variate."""
+    column = sigma[:, None]
+    words = _words(purpose, context, 2 * context.objective.dimension)
 
     def draw(k: int) -> Noise:
         if not column.any():

@@ -7,7 +7,8 @@ compression; the rest is reconstructed from compressed gradient tracking with re
 0. With C the identity and γ = 1 this is DiaDSP to the letter. A neighbour's reference is never sent: everybody adds up
 P x^c = Σ ψ P c_x from what arrives. As in `gradient_tracking`, y = v + g with one gradient a round.
 
-*Its ε* is DiaDSP's: c_x is computed from x^a and from earlier messages, so it tells no more than x^a.
+*Its ε* is DiaDSP's, with and without a grid: c_x is computed from x^a and from earlier messages, so it tells no more
+than x^a, and compression comes after the noise.
 """
 
 from __future__ import annotations
@@ -52,12 +53,11 @@ class Pgtc(NoisyProgram):
 
     def round(self, s: PgtcState, k: int) -> Round:
         noise = self.drawn(k)
-        xa = s.x + noise["noise_x"]
-        cx = self.compress(xa - s.xc)
-        Lcx = yield Broadcast("cx", cx)
         f, grad = self.objective(s.x)
         y = s.v + grad
-        ya = y + noise["noise_y"]
+        xa, ya = self.noise["noise_x"].add(k, s.x), self.noise["noise_y"].add(k, y)
+        cx = self.compress(xa - s.xc)
+        Lcx = yield Broadcast("cx", cx, self.covers(k, noise_x=s.x, noise_y=y))
         cy = self.compress(ya - s.yc)
         Lcy = yield Broadcast("cy", cy)
         state = PgtcState(

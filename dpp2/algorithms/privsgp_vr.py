@@ -7,6 +7,7 @@
 Push-sum weights are needed on directed graphs; with a symmetric doubly stochastic W they stay 1 and are left out. Which
 sample is drawn is a function of (run key, agent, round), like noise, so that a replayed round is the same. The full
 gradient is evaluated for the metrics alone. With a constant γ it converges to a neighbourhood.
+On a grid: x is equal in both worlds, so v + n is what is released, and v is rounded once.
 
 *No ε*: if one record changes ∇f_i by δ, its own gradient changes by mδ, and when it is drawn v changes by up to
 ‖Δ∇f_is − (1 − 1/m)ΔT_s‖ ≤ (2m − 1)δ. The published (ε, δ_dp) gains from drawing it seldom and in secret.
@@ -53,7 +54,7 @@ class PrivsgpVrNoise(NoiseSection):
     sigma: Scale = scale_field(0.1)
 
     def streams(self, context: AgentContext) -> dict[str, Draw]:
-        return {"noise_g": gaussian("g", self.sigma, context)}
+        return {"noise_g": gaussian("g", self.sigma, self.grid, context)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +85,8 @@ class PrivsgpVr(NoisyProgram):
         seen = np.arange(len(s.x)), self.sample(k)
         fresh = self.samples.sample_gradients(s.x)[seen]
         v = fresh - s.table[seen] + s.table.sum(axis=1) / self.counts[:, None]
-        x_half = s.x - self.section.gamma * (v + noise["noise_g"])
-        Lx_half = yield Broadcast("x_half", x_half)
+        x_half = s.x - self.section.gamma * self.noise["noise_g"].add(k, v)
+        Lx_half = yield Broadcast("x_half", x_half, self.covers(k, noise_g=v))
         table = s.table.copy()
         table[seen] = fresh
         f, grad = self.objective(s.x)

@@ -9,6 +9,7 @@ On a regular graph of degree n with plain weights and α = 1/(2βn) this is the 
 elsewhere every agent takes the same step instead of one that shrinks with its degree. P x⁺ is what the next round hears
 anyway, so λ is brought up to date there and one message a round is enough. Exact. The textbook method has no noise
 (u_x = 0, the default); where it is switched on, x^a = x + Lap(u_x r^k) takes the place of x everywhere but in g.
+On a grid: x^a, P x^a and λ are equal in both worlds, so Δx⁺ = −α Δg, and x is rounded once, when it is released.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class ProxGpda(NoisyProgram):
 
     def round(self, s: ProxGpdaState, k: int) -> Round:
         noise, alpha, beta = self.drawn(k), self.section.alpha, self.section.beta
-        xa = s.x + noise["noise_x"]
-        Lxa = yield Broadcast("xa", xa)
+        xa = self.noise["noise_x"].add(k, s.x)
+        Lxa = yield Broadcast("xa", xa, self.covers(k, noise_x=s.x))
         f, grad = self.objective(s.x)
         penalty = beta * Lxa
         lam = s.lam + penalty if k else s.lam  # λ⁰ = 0 knows nothing of x⁰
-        state = ProxGpdaState(x=xa - alpha * (penalty + grad + lam), lam=lam)
+        state = ProxGpdaState(x=xa - alpha * (penalty + lam) - alpha * grad, lam=lam)
         return state, Private(f, grad, noise, scalars={})
 
 

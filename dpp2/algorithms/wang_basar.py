@@ -23,7 +23,7 @@ class WangBasarNoise(NoiseSection):
     sigma: Scale = scale_field(1.0)
 
     def streams(self, context: AgentContext) -> dict[str, Draw]:
-        return {"noise_x": gaussian("x", self.sigma, context)}
+        return {"noise_x": gaussian("x", self.sigma, self.grid, context)}
 
 
 class WangBasarSection(WangNedicSection):
@@ -39,6 +39,14 @@ class WangBasarSection(WangNedicSection):
         assert isinstance(noise, WangBasarNoise)
         sigmas = per_agent(noise.sigma, len(smoothness)).tolist()
         return [
-            GaussianStepReleases(smoothness=M, adjacency=adjacency, sigma=sigma, memory=self.memory, steps=self.steps)
+            GaussianStepReleases(
+                dimension=dimension,
+                smoothness=M,
+                adjacency=adjacency,
+                sigma=sigma,
+                memory=self.memory,
+                steps=self.steps,
+                bits=noise.grid,
+            )
             for M, sigma in zip(smoothness.tolist(), sigmas, strict=True)
         ]

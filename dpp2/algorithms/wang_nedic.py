@@ -6,6 +6,7 @@ The published update is x + χ_k Σ_j w_ij (m_j − x_i); with P that is the sam
 agent knows as well, and which puts its own noise under χ_k too. It is made for noise that does not decay (r = 1, the
 default): χ_k takes it away in time, if Σχ = Σλ = ∞, Σλ²/χ < ∞ and Σχ²r^{2k} < ∞. With the default powers all four hold.
 Without a radius there is no projection.
+On a grid: x goes on as it is, not rounded, so Δx⁺ = Δx − λ_k Δg as before; only m carries the rounding, once.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Weakening(NoisyProgram):
 
     def round(self, s: WeakeningState, k: int) -> Round:
         noise, steps, coupling = self.drawn(k), self.section.steps, self.section.coupling
-        Lxa = yield Broadcast("xa", s.x + noise["noise_x"])
+        Lxa = yield Broadcast("xa", self.noise["noise_x"].add(k, s.x), self.covers(k, noise_x=s.x))
         f, grad = self.objective(s.x)
         x = s.x - coupling(k) * Lxa - steps(k) * grad
         x = x if self.section.radius is None else onto_ball(x, self.section.radius)

@@ -4,6 +4,7 @@
     v⁺ = v + η ω P x,    v⁰ = 0, so that Σ v = 0 for ever
 Exact. The published method has no noise (u_x = 0, the default); with x^a = x + Lap(u_x r^k) sent and in the place of x
 everywhere but in g it is PPDC without noise on v (see `ppdc`), and still exact.
+On a grid: x^a, P x^a and v are equal in both worlds, so Δx⁺ = −η Δg, and x is rounded once, when it is released.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class PrimalDual(NoisyProgram):
 
     def round(self, s: PrimalDualState, k: int) -> Round:
         noise, gamma, omega, eta = self.drawn(k), self.section.gamma, self.section.omega, self.section.eta
-        xa, va = s.x + noise["noise_x"], s.v + noise.get("noise_v", SILENCE)
-        Lxa = yield Broadcast("xa", xa)
+        xa, va = self.noise["noise_x"].add(k, s.x), s.v + noise.get("noise_v", SILENCE)
+        Lxa = yield Broadcast("xa", xa, self.covers(k, noise_x=s.x))
         f, grad = self.objective(s.x)
-        state = PrimalDualState(x=xa - eta * (gamma * Lxa + omega * va + grad), v=va + eta * omega * Lxa)
+        state = PrimalDualState(x=xa - eta * (gamma * Lxa + omega * va) - eta * grad, v=va + eta * omega * Lxa)
         return state, Private(f, grad, noise, scalars={})
 
 

@@ -9,8 +9,8 @@
 `paper`       the paper's own figures, for comparison: they are not guarantees
 
 Outside ε, whatever these modules say: telemetry, an M computed from private data, stopping rules that look at
-data, x^K published without noise, any run whose noise can be known (seeded, or with its truth recorded), and what
-the low-order bits of floating-point noise betray (Mironov 2012): the theory speaks of real-valued Laplace noise.
+data, x^K published without noise, any run whose noise can be known (seeded, or with its truth recorded), and noise in
+doubles (`bits` = 0), whose low-order bits betray the sum (Mironov 2012). Noise on a grid is accounted for: `grid`.
 """
 
 from dpp2.privacy.accountant import cumulative, epsilon, largest_rounds, per_round, publish_term

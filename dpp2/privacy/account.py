@@ -17,6 +17,7 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.privacy.accountant import cumulative, epsilon
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
+from dpp2.privacy.grid import largest_sizes, uncovered
 from dpp2.privacy.ledger import Allowance, Ledger
 from dpp2.privacy.paper import PaperEpsilon
 from dpp2.privacy.releases import Releases
@@ -29,10 +30,23 @@ if TYPE_CHECKING:
 class Note:
     """A sentence that belongs beside every ε of a run, and what it is about."""
 
-    kind: Literal["seed", "telemetry", "smoothness", "solution", "start", "data", "divergence"]
+    kind: Literal[
+        "seed",
+        "telemetry",
+        "smoothness",
+        "solution",
+        "start",
+        "data",
+        "divergence",
+        "bits",
+        "coverage",
+        "algorithm",
+        "plaintext",
+    ]
     text: str
 
 
+_ORDINARY = 1.0  # a size that values may well have
 _WATCHED = Note(
     "divergence", "the divergence watch stopped the run: it looks at all agents' values, so when it did is outside ε"
 )
@@ -46,20 +60,25 @@ class Account:
     unsupported_reason: Unsupported | None  # why there is no ε, if there is none
     budget: float | None
     remarks: tuple[Note, ...]  # what makes every ε void, or lies outside it
+    uncovered: int | None = None  # the first round whose noise float64 does not carry; ε = ∞ from there on
 
     @classmethod
-    def of(cls, experiment: Experiment, smoothness: Array, dimension: int) -> Account:
-        """`smoothness` holds M_i of every agent, as its objective knows it; a declared bound takes its place."""
+    def of(
+        cls, experiment: Experiment, smoothness: Array, dimension: int, records: Sequence[int] | None = None
+    ) -> Account:
+        """`smoothness` holds M_i of every agent, as its objective knows it; a declared bound takes its place.
+
+        `records` holds m_i of every agent, which `privacy.clip` needs. It is public: an exchange does not change it.
+        """
         section, algorithm = experiment.privacy, experiment.algorithm
         bounds = _bounds(section.smoothness, smoothness)
         known, remarks = np.isfinite(bounds), tuple(_remarks(experiment))
         # A run without an ε is charged, too: a ledger that forgot it would promise a budget that is gone.
-        built = algorithm.mechanisms(
-            experiment.noise, dimension, adjacency_of(experiment), np.where(known, bounds, np.inf)
-        )
+        built = _mechanisms(experiment, dimension, np.where(known, bounds, np.inf), records)
         if isinstance(built, Unsupported):
             return cls((), built, section.budget, remarks)
-        outside = None if known.all() else Unsupported("no bound M_i is known: declare privacy.smoothness")
+        enough = known.all() or not algorithm.needs_smoothness
+        outside = None if enough else Unsupported("no bound M_i is known: declare privacy.smoothness")
         return cls(tuple(built), outside, section.budget, remarks)
 
     @property
@@ -87,6 +106,8 @@ class Account:
 
     def epsilon(self, rounds: int, *, published: bool = False) -> Epsilon | Unsupported:
         """ε of the worst-off agent after this many rounds."""
+        if self.uncovered is not None and self.uncovered < rounds + published and not self.unsupported_reason:
+            return uncovered(self.uncovered)
         return self._worst([epsilon(m, rounds, published=published) for m in self.distinct])
 
     def paper_epsilon(self, rounds: int) -> PaperEpsilon | Unsupported:
@@ -108,9 +129,10 @@ class Account:
             curves.append(curve)
         if self.unsupported_reason:
             return self.unsupported_reason
-        return Curve(
-            np.max([curve.log10 for curve in curves], axis=0), np.max([curve.values for curve in curves], axis=0)
-        )
+        log10, values = (np.max([getattr(curve, part) for curve in curves], axis=0) for part in ("log10", "values"))
+        if self.uncovered is not None:
+            log10[self.uncovered :] = values[self.uncovered :] = np.inf
+        return Curve(log10, values)
 
     def allowance(self, ledgers: Sequence[Ledger], run_id: str, wanted: int, resumed_at: int = 0) -> Allowance:
         """How many rounds every agent's budget admits, given what it has spent on the same data before."""
@@ -134,13 +156,33 @@ class Account:
         return max((one for one in spent if isinstance(one, Epsilon)), key=_log10)
 
 
-def adjacency_of(experiment: Experiment) -> float:
-    """δ, of a resolved experiment: as declared, or that of exchanging one record."""
+def adjacency_of(experiment: Experiment, records: int = 0) -> float:
+    """δ, of a resolved experiment: as declared, or that of exchanging one of an agent's `records`."""
     section = experiment.privacy
     if not isinstance(section.adjacency, str):
         return section.adjacency
+    if section.clip is not None:
+        return 2 * section.clip / records
     assert section.feature_bound is not None  # checked when the experiment was resolved
     return experiment.problem.record_adjacency(section.feature_bound)
+
+
+def _mechanisms(
+    experiment: Experiment, dimension: int, smoothness: Array, records: Sequence[int] | None
+) -> Sequence[Releases] | Unsupported:
+    """What the algorithm says of every agent, with the agent's own δ."""
+
+    def built(m: int) -> Sequence[Releases] | Unsupported:
+        delta = adjacency_of(experiment, m)
+        return experiment.algorithm.accounts(experiment, dimension, delta, smoothness)
+
+    if experiment.privacy.clip is None:
+        return built(0)
+    if records is None:
+        return Unsupported("how many records an agent has is not known where its data are not")
+    found = {m: built(m) for m in set(records)}
+    refused = (one for one in found.values() if isinstance(one, Unsupported))
+    return next(refused, None) or [found[m][agent] for agent, m in enumerate(records)]  # type: ignore[index]
 
 
 def _log10(spent: Epsilon | Unsupported) -> float:
@@ -162,18 +204,42 @@ def _bounds(declared: float | None, smoothness: Array) -> Array:
     return np.full_like(smoothness, declared)
 
 
+def _on_computers(experiment: Experiment) -> Iterator[Note]:
+    """What float64 makes of the noise."""
+    noise, rounds, agents = experiment.noise, experiment.run.rounds, experiment.network.agents
+    if not noise.grid:
+        yield Note("bits", "noise.grid = 0: ε is void on real computers, because the bits of doubles betray their sum")
+        return
+    scales = [one.min(axis=1) for one in noise.scales_in(np.arange(rounds), agents).values() if one[0].any()]
+    if not scales:
+        return
+    sizes = np.min([largest_sizes(one, noise.grid) for one in scales], axis=0)
+    if sizes[-1] < _ORDINARY:
+        last = int(np.argmax(sizes < _ORDINARY))
+        yield Note(
+            "coverage",
+            f"float64 carries the noise of round {rounds - 1} only beside values below {sizes[-1]:.2g}, that of round "
+            f"{last} below {_ORDINARY:g}: a round with larger values is not covered, and ε = ∞ from there on",
+        )
+
+
 def _remarks(experiment: Experiment) -> Iterator[Note]:
     """Why no ε holds, and what lies outside it: said wherever an ε is printed."""
     if isinstance(experiment.run.seed, int):
         yield Note("seed", "experiment: no ε holds, because run.seed is public and with it the noise")
     if experiment.run.telemetry == "full":
-        yield Note("telemetry", "experiment: no ε holds, because x, gradients and noise are recorded (truth.npz)")
-    if experiment.privacy.smoothness is None:
+        recorded = "gradients" if experiment.algorithm.result_is_covered else "x, gradients"
+        yield Note("telemetry", f"experiment: no ε holds, because {recorded} and noise are recorded (truth.npz)")
+    if experiment.privacy.smoothness is None and experiment.algorithm.needs_smoothness:
         outside = "M_i is computed from the private data and is outside ε: declare privacy.smoothness"
         yield Note("smoothness", outside)
     if experiment.run.start not in ("normal", "zero"):
         yield Note("start", "run.start is a file: whatever data its x⁰ was made from are outside ε")
+    yield from _on_computers(experiment)
     if (looked := experiment.problem.looked_at()) is not None:
         yield Note("data", looked)
+    yield from (Note("algorithm", text) for text in experiment.algorithm.remarks(experiment))
+    if experiment.algorithm.result_is_covered:
+        return
     release = ": release it with `dpp2 privacy publish`" if experiment.algorithm.publishes else ""
     yield Note("solution", f"solution.npz holds x^K as it is, which no ε covers{release}")

@@ -26,7 +26,8 @@ def epsilon(mechanism: Releases, rounds: int, *, published: bool = False) -> Eps
     logs = _log_rounds(mechanism, rounds)
     if published:
         logs = np.append(logs, _log_published(mechanism, rounds)[-1:])
-    return total(logs, mechanism.why_infinite())
+    spent = total(logs, mechanism.why_infinite())
+    return spent.with_tail(mechanism.log2_delta(rounds, published=published))
 
 
 def publish_term(mechanism: Releases, rounds: int) -> Epsilon | Unsupported:

@@ -26,6 +26,9 @@ y⁺ = Wy^a + g⁺ − g with y⁰ = g⁰ leave Δx^{k+1} = −αΔy^k and Δy^{
 and it is reached where the gradients differ by ±δ in turn at the points visited. Sending compressed differences
 instead of x^a and y^a tells no more than x^a and y^a do, so the same ε covers it.
 
+*On a grid* (`dpp2.grid`) what differs between the worlds is as above: the algorithms keep what messages determine apart
+from bare gradients, and round a value only when it is released. Each release adds d·2^−b and its bins' share.
+
 *Gaussian noise* of finite variance gives no pure ε: the likelihood ratio is unbounded. What it gives is ρ-zCDP with
 ρ = Σ (shift/σ)²/2, hence (ε, δ_dp) with ε = ρ + 2√(ρ ln(1/δ_dp)) (Bun and Steinke 2016, Proposition 3), and that is
 what the reason says.
@@ -43,13 +46,16 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
+from dpp2.inversion import TAIL_BITS, Law
 from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.grid import GridCost
 from dpp2.privacy.releases import (
     SCHEDULE,
     AdjacentReleases,
     Columns,
     LaplaceReleases,
     Memory,
+    Plain,
     Releases,
     SteppingReleases,
     check_positive,
@@ -83,7 +89,7 @@ class StepReleases(LaplaceReleases, SteppingReleases):
 
     def log_releases(self, rounds: int) -> list[Array]:
         shifts = _log_step_shifts(self.smoothness, self.adjacency, self.steps, self.memory, rounds)
-        return [_log_costs(shifts, self.dimension, self.u_x, self.decay)]
+        return [self.grid.charged(_log_costs(shifts, self.dimension, self.u_x, self.decay))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +122,8 @@ class TrackingReleases(LaplaceReleases):
 
     def log_releases(self, rounds: int) -> list[Array]:
         log_x, log_y = self._log_shifts(rounds)
-        return [
-            _log_costs(log_x, self.dimension, self.u_x, self.decay),
-            _log_costs(log_y, self.dimension, self.u_y, self.decay),
-        ]
+        costs = ((log_x, self.u_x), (log_y, self.u_y))
+        return [self.grid.charged(_log_costs(shifts, self.dimension, u, self.decay)) for shifts, u in costs]
 
     def _log_shifts(self, rounds: int) -> tuple[Array, Array]:
         """ln of the bounds on ‖Δx^k‖ and ‖Δy^k‖."""
@@ -135,10 +139,18 @@ class TrackingReleases(LaplaceReleases):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianReleases(AdjacentReleases):
-    """Kinds with Gaussian noise: no pure ε, but ρ-zCDP."""
+    """Kinds with Gaussian noise: no pure ε, but ρ-zCDP. One message a round."""
+
+    added: ClassVar[Mapping[str, Plain]] = {**AdjacentReleases.added, "dimension": 1}
+
+    dimension: int = 1  # d, which only a grid asks for
+
+    @property
+    def grid(self) -> GridCost:
+        return GridCost(self.dimension, Law("gaussian", self.bits))
 
     def unsupported_reason(self, rounds: int) -> Unsupported:
-        return super().unsupported_reason(rounds) or _gaussian(self.zcdp(rounds))
+        return super().unsupported_reason(rounds) or _gaussian(self.zcdp(rounds), self.grid, rounds)
 
     @abstractmethod
     def zcdp(self, rounds: int) -> float:
@@ -174,7 +186,7 @@ class GaussianStepReleases(GaussianReleases, SteppingReleases):
         if not self.sigma:
             return math.inf
         shifts = _log_step_shifts(self.smoothness, self.adjacency, self.steps, self.memory, rounds)
-        return _zcdp(shifts - log_of(self.sigma))
+        return _zcdp(self.grid.charged_shifts(shifts - log_of(self.sigma)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +221,7 @@ class GaussianDifferenceReleases(GaussianReleases):
         full = (np.arange(1, max(rounds, 1)) - 1) % self.restart == 0
         gradient = log_of(self.adjacency) - log_of(self.sigma)
         difference = math.log(2) + log_of(self.smoothness) - log_of(self.sigma_difference)
-        return _zcdp(np.where(full, gradient, difference))
+        return _zcdp(self.grid.charged_shifts(np.where(full, gradient, difference)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,10 +276,17 @@ def _zcdp(log_ratios: Array) -> float:
         return float(np.exp(2 * log_ratios).sum() / 2)
 
 
-def _gaussian(rho: float) -> Unsupported:
+def _gaussian(rho: float, grid: GridCost, messages: int) -> Unsupported:
+    """A thousandth of δ_dp is set aside for the finite tail of a sampler on a grid, and must be enough."""
     if not math.isfinite(rho):
         return Unsupported(f"{_NO_PURE}, and this one hides nothing")
-    epsilon = rho + 2 * math.sqrt(rho * math.log(1 / DELTA_DP))
+    kept = DELTA_DP * (0.999 if grid.law.bits else 1.0)
+    epsilon = rho + 2 * math.sqrt(rho * math.log(1 / kept)) + grid.extra(messages)
+    variates = grid.dimension * max(messages, 1)
+    if grid.law.bits and epsilon > math.log((DELTA_DP - kept) * 2.0**TAIL_BITS / (2 * variates)):
+        return Unsupported(
+            f"{_NO_PURE}, and at an (ε, δ_dp) of ε = {epsilon:.4g} the finite tail of the sampler hides nothing"
+        )
     return Unsupported(f"{_NO_PURE}; what holds is (ε, δ_dp) = ({epsilon:.4g}, {DELTA_DP:g}), by zCDP")
 
 

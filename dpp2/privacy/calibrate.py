@@ -29,6 +29,7 @@ Unknown = Literal["decay", "scale", "rounds"]
 # A little inside float64's range, so that no product on the way leaves it.
 _SMALLEST = 4 * float(np.finfo(np.float64).tiny)
 _LARGEST = float(np.finfo(np.float64).max) / 4
+_BEYOND = 300.0  # log10 of an ε beside which nothing else counts
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Calibration:
 
     @property
     def decay(self) -> float:
-        """Every mechanism with a pure ε has one."""
-        return float(self.mechanism.decay)  # type: ignore[attr-defined]
+        """Of mechanisms whose noise decays; 1 for all others."""
+        return float(getattr(self.mechanism, "decay", 1.0))
 
 
 def calibrate(
@@ -117,11 +118,15 @@ def _solve_scale(mechanism: Releases, budget: float, rounds: int, published: boo
 
     if not fits(highest):
         least = _epsilon(mechanism.scaled(highest), rounds, published)
-        return answer(highest, f"the largest noise that float64 holds spends {_shown(least)}", feasible=False)
+        grid = f" (its grid of {mechanism.bits} bits costs that much at any scale)" if mechanism.bits else ""
+        return answer(highest, f"the largest noise that float64 holds spends {_shown(least)}{grid}", feasible=False)
     if fits(lowest):
         return answer(lowest, "the smallest noise that float64 holds is within the budget already")
-    # ε is proportional to 1/factor: the bracket is known up to rounding, and bisection settles the last bits.
-    log_guess = (unscaled.log10 - math.log10(budget)) * LN10
+    # ε is proportional to 1/factor, but for what a grid costs at any scale: the bracket is known up to rounding, and
+    # bisection settles the last bits.
+    fixed = _epsilon(mechanism.scaled(highest), rounds, published).value or 0.0
+    share = fixed * 10.0**-unscaled.log10 if unscaled.log10 < _BEYOND else 0.0
+    log_guess = (unscaled.log10 - math.log10(budget - fixed)) * LN10 + (math.log1p(-share) if share < 1 else 0.0)
     guess = math.exp(min(max(log_guess, math.log(lowest)), math.log(highest)))
     low, high = max(lowest, guess * (1 - 1e-6)), min(highest, guess * (1 + 1e-6))
     if fits(low) or not fits(high):

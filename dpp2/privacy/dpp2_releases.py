@@ -27,6 +27,10 @@ and u_w·r^k spend
 
     ε(K) = √d Σ_{k=0}^{K−1} a_k/(u_e r^k)  +  √d [ δ_0/u_w + Σ_{k=1}^{K−1} α·a_{k−1}/(u_w r^k) ].
 
+*On a grid* of b bits (`dpp2.grid`, and the round of `dpp2.algorithms.dpp2`) s = R(x) + w and p = R(∇f) + e are what is
+released, and Δx⁺ = αΔe holds for the bare gradients: no rounding enters a_k. Each release is rounded once, which adds
+at most g to every coordinate: d·2^−b and the bins' share for every message that differs (`dpp2.privacy.grid`).
+
 *Publishing* x^K as it is reveals e^{K−1} = (x^K − s^{K−1} + αz^{K−1} − βPz^{K−1})/α: ε = ∞. Publishing x^K
 + w^K, with the w^K that round K would use, costs √d·α·a_{K−1}/(u_w r^K) more.
 """
@@ -92,11 +96,11 @@ class Dpp2Releases(LaplaceReleases):
 
     def log_releases(self, rounds: int) -> list[Array]:
         log_e, log_w = self._log_costs(rounds)
-        return [log_e, log_w[:-1]]
+        return [self.grid.charged(log_e), self.grid.charged(log_w[:-1])]
 
     def log_published(self, rounds: int) -> Array | Unsupported:
         """ln of √d·α·a_{K−1}/(u_w r^K), what x^K + w^K costs (√d·δ_0/u_w when K = 0)."""
-        return self.unsupported_reason(rounds) or self._log_costs(rounds)[1]
+        return self.unsupported_reason(rounds) or self.grid.charged(self._log_costs(rounds)[1])
 
     def paper_epsilon(self, rounds: int, *, network_smoothness: float | None = None) -> PaperEpsilon | Unsupported:
         """Theorem 3."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,16 +25,38 @@ class Unsupported:
         return f"unsupported, because {self.reason}"
 
 
+_NEGLIGIBLE = -30.0  # log2 of a δ_dp: what only the tail of a sampler leaves is below
+
+
 @dataclass(frozen=True)
 class Epsilon:
-    """A pure ε. `value` is None where float64 cannot hold it; `log10` is inf where nothing is guaranteed."""
+    """A pure ε. `value` is None where float64 cannot hold it; `log10` is inf where nothing is guaranteed.
+
+    With noise on a grid it is the ε of an (ε, δ_dp): the finite tail of the sampler leaves a δ_dp of 2^`log2_delta`.
+    """
 
     log10: float
     value: float | None
     reason: str | None = None  # why value is None
+    log2_delta: float = -math.inf  # at most 0, where nothing is left of a guarantee
 
     def fits(self, budget: float) -> bool:
         return self.value is not None and self.value <= budget
+
+    @property
+    def tail(self) -> str | None:
+        """δ_dp as people read it; what a sampler leaves is rounded up, 2^−s with a whole s. None for a pure ε."""
+        if self.log2_delta == -math.inf or self.log10 == math.inf:
+            return None
+        return f"{2.0**self.log2_delta:.3g}" if self.tail_counts else f"2^−{math.floor(-self.log2_delta)}"
+
+    @property
+    def tail_counts(self) -> bool:
+        """Whether δ_dp is more than what the finite words of a sampler leave."""
+        return self.value is not None and self.log2_delta > _NEGLIGIBLE
+
+    def with_tail(self, log2_delta: float) -> Epsilon:
+        return replace(self, log2_delta=log2_delta)
 
     def __str__(self) -> str:
         if self.value is not None:
@@ -51,8 +73,13 @@ class Curve:
 
 
 def add_up(parts: Iterable[Epsilon]) -> Epsilon:
-    """Sequential composition: ε add up. In logarithms where float64 cannot hold the sum."""
+    """Sequential composition: ε add up, and δ_dp. In logarithms where float64 cannot hold the sum."""
     listed = list(parts)
+    tail = min(float(np.logaddexp2.reduce([part.log2_delta for part in listed], initial=-math.inf)), 0.0)
+    return _sum(listed).with_tail(tail)
+
+
+def _sum(listed: Sequence[Epsilon]) -> Epsilon:
     infinite = next((part.reason for part in listed if part.log10 == math.inf), None)
     if all(part.value is not None for part in listed):
         value = math.fsum(part.value for part in listed if part.value is not None)

@@ -30,6 +30,7 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.grid import largest_carried
 from dpp2.inversion import TAIL_BITS, Law
+from dpp2.privacy.epsilon_value import Epsilon
 
 _LOG2 = math.log(2)
 
@@ -77,10 +78,19 @@ class GridCost:
         return min(float(np.logaddexp.reduce(log_terms)) / _LOG2 - TAIL_BITS, 0.0)
 
 
+NO_GRID = GridCost(1, Law("laplace", 0))
+
+
 def _added(logs: Array, amount: float) -> Array:
     if not amount:
         return logs
     return np.where(np.isneginf(logs), -np.inf, np.logaddexp(logs, math.log(amount)))
+
+
+def uncovered(k: int) -> Epsilon:
+    """ε of rounds of which round k is not covered."""
+    why = f"from round {k} on the noise is finer than float64 can carry beside the values (2⁵³ steps of its grid)"
+    return Epsilon(math.inf, None, why)
 
 
 def first_uncovered(sizes: Array, scales: Array, law: Law) -> int | None:
@@ -92,6 +102,12 @@ def first_uncovered(sizes: Array, scales: Array, law: Law) -> int | None:
         if scale > 0 and not size < largest_carried(scale, law):
             return k
     return None
+
+
+def largest_sizes(scales: Array, bits: int) -> Array:
+    """How large the values of each round may be, under noise of these scales; ∞ in a round without noise."""
+    law = Law("laplace", bits)
+    return np.array([largest_carried(scale, law) if scale else math.inf for scale in scales.tolist()])
 
 
 def covered_rounds(size: float, u: float, decay: float, law: Law, most: int) -> int:

@@ -27,6 +27,7 @@ from dpp2.privacy.accountant import epsilon, largest_rounds
 from dpp2.privacy.baselines import BASELINES
 from dpp2.privacy.dpp2_releases import Dpp2Releases
 from dpp2.privacy.epsilon_value import Epsilon, Unsupported, add_up
+from dpp2.privacy.grid import uncovered
 from dpp2.privacy.releases import Plain, Releases, plain
 from dpp2.schema import Table
 
@@ -41,8 +42,11 @@ class Entry:
     mechanism: Releases
     rounds: int = 0  # rounds 0 … rounds−1 are charged
     published: int | None = None  # the last K for which x^K + w^K was published
+    uncovered: int | None = None  # the first round whose noise float64 did not carry (`dpp2.privacy.grid`)
 
     def epsilon(self) -> Epsilon | Unsupported:
+        if self.uncovered is not None and self.uncovered < self.rounds:
+            return uncovered(self.uncovered)
         return epsilon(self.mechanism, self.rounds, published=self.published == self.rounds)
 
     def to_dict(self) -> dict[str, object]:
@@ -52,6 +56,7 @@ class Entry:
             "mechanism": self.mechanism.to_dict(),
             "rounds": self.rounds,
             "published": self.published,
+            **({} if self.uncovered is None else {"uncovered": self.uncovered}),
             "epsilon": spent.value if isinstance(spent, Epsilon) else None,
             "log10_epsilon": plain(spent.log10) if isinstance(spent, Epsilon) else None,
             "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
@@ -74,6 +79,7 @@ class Ledger:
     agent: str
     data_digest: str
     entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    known_as: tuple[str, ...] = ()  # other names of the same data: what was charged under them counts, too
 
     def charge(self, run_id: str, mechanism: Releases, round_index: int) -> Ledger:
         """Round `round_index` of this run, and every one before it, is paid for. Idempotent."""
@@ -88,6 +94,12 @@ class Ledger:
         """Give back rounds that were charged in advance and never sent: the run has ended, after `rounds` rounds."""
         entry = self.entries[run_id]
         return self._with(run_id, replace(entry, rounds=min(entry.rounds, rounds)))
+
+    def uncover(self, run_id: str, k: int | None) -> Ledger:
+        """Round k of this run, and every one after it, is not covered (None: all are, as far as is known)."""
+        entry = self.entries[run_id]
+        known = [one for one in (k, entry.uncovered) if one is not None]
+        return self._with(run_id, replace(entry, uncovered=min(known, default=None)))
 
     def publish(self, run_id: str, rounds: int) -> Ledger:
         """x^K + w^K of this run, K = `rounds`, is paid for. Idempotent."""
@@ -215,9 +227,12 @@ def _entry_from_dict(run_id: str, run: Mapping[str, Any]) -> Entry:
         raise BadInput(f"{where}.mechanism", parameters, "a table of parameters")
     if type(rounds) is not int or rounds < 0:
         raise BadInput(f"{where}.rounds", rounds, "a whole number ≥ 0")
+    uncarried = run.get("uncovered")
+    if uncarried is not None and (type(uncarried) is not int or uncarried < 0):
+        raise BadInput(f"{where}.uncovered", uncarried, "null or a whole number ≥ 0")
     if published is not None and (type(published) is not int or not 0 <= published <= rounds):
         raise BadInput(f"{where}.published", published, f"null or a whole number from 0 to {rounds}")
-    return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published)
+    return Entry(_mechanism_from_dict(f"{where}.mechanism", parameters), rounds, published, uncarried)
 
 
 def _class_of(kind: object) -> type[Releases] | None:
@@ -240,7 +255,7 @@ def _mechanism_from_dict(where: str, parameters: Mapping[str, Any]) -> Releases:
     cls = _class_of(kind)
     if cls is None:
         raise BadInput(f"{where}.kind", kind, f"one of {', '.join([*_SHARED, *_declared()])}")
-    columns = cls.columns
+    columns, given = cls.all_columns(), {**cls.added, **given}
     for name in given:
         if name not in columns:
             raise BadInput(where, name, f"only {', '.join(columns)}")

@@ -23,6 +23,10 @@ take about twice as many points. Every rounding is pessimistic (connect-the-dots
 step sound). Many releases are grouped by size, each group at the size of its largest member; the least ones, a
 ten-thousandth of the sum at most, are added as pure ε. The FFT rounds both ways, by more the more releases there
 are (δ_dp came out as −9·10⁻¹² for 10⁶ of them), so an allowance for that is added to δ_dp.
+
+*Noise on a grid* (`dpp2.privacy.grid`). Shifts are larger by the rounding, and each bin is right to a factor 1 ± η. By
+P' ≤ (1+η)P and Q ≤ Q'/(1−η) for every variate, δ'(ε + ln((1+η)/(1−η))) ≤ (1+η)·δ(ε). The first is in the sizes, the
+second is the `factor` here, and the sampler's tail is added to δ_dp.
 """
 
 from __future__ import annotations
@@ -57,11 +61,16 @@ class PrivacyProfile:
     added: float  # ε of the least releases, kept outside the distribution
     rounding: float  # what floating point may have taken from δ_dp; it is given back
     _distribution: Any = field(repr=False)  # dp_accounting's PrivacyLossDistribution
+    factor: float = 1.0  # on δ_dp, for the bins of noise on a grid
+    tail: float = 0.0  # added to δ_dp, for its finite tail
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε for which (ε, δ_dp) is proven here; never above the pure sum."""
+        """The smallest ε for which (ε, δ_dp) is proven here; never above the pure sum, ∞ below the tail's δ_dp."""
         if not 0 <= delta < 1:
             raise BadInput("delta", delta, "a number in [0, 1)")
+        if delta < self.tail:
+            return math.inf
+        delta = (delta - self.tail) / self.factor
         closed_form = max(0.0, self.pure + 2 * math.log1p(-delta))
         if delta <= self.rounding:
             return closed_form
@@ -78,7 +87,7 @@ class PrivacyProfile:
         composed = np.empty_like(wanted)
         at = wanted[order] - self.added  # may be negative: the bound holds for every real ε
         composed[order] = np.maximum(self._distribution.get_delta_for_epsilon(at), 0.0) + self.rounding
-        return np.minimum(closed_form, composed)
+        return np.minimum(np.minimum(closed_form, composed) * self.factor + self.tail, 1.0)
 
     def trade_off(self, false_positive: float | Array, points: int = 401) -> Array:
         """The least false-negative rate that any test with this false-positive rate can have.
@@ -109,7 +118,8 @@ def profile(mechanism: Releases, rounds: int, *, published: bool = False) -> Pri
     grid = pure.value / min(max(_STEPS_PER_RELEASE * sizes.size, _FEWEST_STEPS), _MOST_STEPS)
     groups, added = _grouped(sizes)
     rounding = _ROUNDING + _ROUNDING_PER_RELEASE * sizes.size
-    return PrivacyProfile(pure.value, sizes.size, grid, added, rounding, _composed(groups, grid))
+    factor, tail = math.exp(mechanism.grid.extra(sizes.size)), 2.0**pure.log2_delta
+    return PrivacyProfile(pure.value, sizes.size, grid, added, rounding, _composed(groups, grid), factor, tail)
 
 
 def release_sizes(mechanism: Releases, rounds: int, *, published: bool = False) -> Array:

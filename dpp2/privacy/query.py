@@ -25,7 +25,7 @@ from dpp2.privacy import (
 from dpp2.privacy.account import Account
 from dpp2.privacy.calibrate import Unknown
 
-_PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+_PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9, bits=20)
 _PAPER_ROUNDS = 500
 
 
@@ -39,8 +39,9 @@ class PrivacyQuery:
 
     @classmethod
     def of(cls, experiment: Experiment) -> PrivacyQuery:
-        account = PreparedRun.of(experiment).account()
-        return cls(_mechanisms(experiment.algorithm.name, account), experiment.run.rounds, account.notes)
+        prepared = PreparedRun.of(experiment)  # resolved: an algorithm may decide how many rounds it needs
+        account, rounds = prepared.account(), prepared.experiment.run.rounds
+        return cls(_mechanisms(experiment.algorithm.name, account), rounds, account.notes)
 
     def changed(self, rounds: int | None, parameters: Mapping[str, float]) -> PrivacyQuery:
         """The same question with other rounds and parameters; what is refused is named as it is here."""
@@ -58,10 +59,11 @@ class PrivacyQuery:
             raise BadInput("delta", delta, "a number in (0, 1)")
         known: list[float] = []
         for mechanism in self.mechanisms:
-            found = profile(mechanism, self.rounds, published=published)
+            exact = mechanism.epsilon_at(self.rounds, delta)
+            found = profile(mechanism, self.rounds, published=published) if exact is None else exact
             if isinstance(found, Unsupported):
                 return found
-            known.append(found.epsilon(delta))
+            known.append(found if isinstance(found, float) else found.epsilon(delta))
         return max(known)
 
     def calibrated(self, budget: float, solve: Unknown, *, published: bool) -> Calibration | Unsupported:

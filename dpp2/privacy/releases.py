@@ -2,6 +2,7 @@
 
 `Releases` is the base of every kind. A kind is a frozen dataclass of plain values, built with keywords. What a ledger
 writes down of it is a flat table of words and numbers (`columns`), which must not change: ledgers outlive programs.
+What came later is in `added`, with what it means that an old ledger does not have it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
+from dpp2.inversion import MOST_BITS, Law
 from dpp2.privacy.epsilon_value import Unsupported
+from dpp2.privacy.grid import NO_GRID, GridCost
 from dpp2.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -35,13 +38,17 @@ class Releases(ABC):
 
     kind: ClassVar[str]  # its name in a ledger
     columns: ClassVar[Columns]  # what a ledger keeps of it, in this order
+    added: ClassVar[Mapping[str, Plain]] = {"bits": 0}  # and what else, with its value where a ledger has none
     scales: ClassVar[tuple[str, ...]] = ()  # the fields that make ε smaller by as much as they are made larger together
     papers_own: ClassVar[bool] = False  # whether the paper's theorems speak of it
 
     smoothness: float  # M ≥ 0, a public Lipschitz bound of this agent's gradient
+    bits: int = 0  # of the grid that values and noise lie on (`dpp2.grid`); 0: doubles, and nothing is charged for them
 
     def __post_init__(self) -> None:
         """Refuse what has no meaning at all; what the theory does not cover is `unsupported_reason`'s to say."""
+        if not is_whole(self.bits) or not 0 <= self.bits <= MOST_BITS:
+            raise BadInput("grid", self.bits, f"a whole number from 0 to {MOST_BITS}")
         for name in self.scales:
             check_scale(name, getattr(self, name))
 
@@ -56,6 +63,19 @@ class Releases(ABC):
     @abstractmethod
     def why_infinite(self) -> str:
         """What is to blame where a release hides nothing."""
+
+    @property
+    def grid(self) -> GridCost:
+        """What the grid adds to every message; for most kinds nothing is known of one."""
+        return NO_GRID
+
+    def log2_delta(self, rounds: int, *, published: bool = False) -> float:
+        """log2 of the δ_dp that the finite tail of the sampler leaves beside ε; −inf without a grid."""
+        return -math.inf
+
+    def epsilon_at(self, rounds: int, delta: float) -> float | None:
+        """The ε of (ε, δ_dp) where a kind knows it exactly; None: privacy-loss distributions have to tell."""
+        return None
 
     def log_published(self, rounds: int) -> Array | Unsupported:
         """ln of what publishing the result after K rounds adds, for K = 0 … `rounds`."""
@@ -82,7 +102,13 @@ class Releases(ABC):
     def to_dict(self) -> dict[str, Plain]:
         """The flat table that a ledger keeps: plain JSON types, infinities as words."""
         values = self._flat()
-        return {"kind": self.kind} | {name: plain(cls(values[name])) for name, cls in self.columns.items()}
+        written = {name: cls for name, cls in self.all_columns().items() if values[name] != self.added.get(name)}
+        return {"kind": self.kind} | {name: plain(cls(values[name])) for name, cls in written.items()}
+
+    @classmethod
+    def all_columns(cls) -> Columns:
+        """Those of old and those that came later."""
+        return {**cls.columns, **{name: type(value) for name, value in cls.added.items()}}
 
     @classmethod
     def from_columns(cls, values: Mapping[str, Any]) -> Self:
@@ -122,6 +148,15 @@ class LaplaceReleases(AdjacentReleases):
         super().__post_init__()
         if not 0 <= self.decay <= 1:
             raise BadInput("decay", self.decay, "a number in [0, 1]")
+
+    @property
+    def grid(self) -> GridCost:
+        return GridCost(self.dimension, Law("laplace", self.bits))
+
+    def log2_delta(self, rounds: int, *, published: bool = False) -> float:
+        added = self.log_published(rounds) if published else np.empty(0)
+        last = [] if isinstance(added, Unsupported) else [added[-1:]]
+        return self.grid.log2_delta([*self.log_releases(rounds), *last])
 
     def why_infinite(self) -> str:
         silent = (f"{scale} = 0: {seen}" for scale, seen in self.bare.items() if getattr(self, scale) == 0)

@@ -8,5 +8,6 @@ BENCHMARKS = LazyRegistry(
         "core": "studies.bench.core:CORE",
         "network": "studies.bench.network:NETWORK",
         "audit": "studies.bench.audit:AUDIT",
+        "hostile": "studies.bench.hostile:HOSTILE",
     },
 )

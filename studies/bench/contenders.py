@@ -40,21 +40,21 @@ class Side(Protocol):
     async def block(self, rounds: int) -> float: ...
 
 
-class _Process:
+class Process:
     """A child that is spoken to in lines."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self._child = child
 
     @classmethod
-    async def start(cls, *command: str, **environment: str) -> _Process:
+    async def start(cls, *command: str, **environment: str) -> Process:
         pipe = asyncio.subprocess.PIPE
         return cls(
             await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=os.environ | environment)
         )
 
     @classmethod
-    async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> _Process:
+    async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> Process:
         """A module of this package, which reads its settings from its first line."""
         process = await cls.start(sys.executable, "-m", f"studies.bench.{name}", **environment)
         process.say(json.dumps(settings))
@@ -85,7 +85,7 @@ class _Process:
 class Lines:
     """Processes that are told how many rounds to run, and answer how long they took: bare streams, DISROPT."""
 
-    def __init__(self, processes: Sequence[_Process]) -> None:
+    def __init__(self, processes: Sequence[Process]) -> None:
         self._processes = processes
 
     async def block(self, rounds: int) -> float:
@@ -104,7 +104,7 @@ async def bare(prepared: PreparedRun, groups: Groups, *, tuned: bool = True) -> 
     agents = [[agent for node in process for agent in node] for process in groups]
     environment = SETTINGS if tuned else SETTINGS | {"GRPC_EXPERIMENTS": ""}
     processes = await asyncio.gather(
-        *(_Process.module("bare", {**shared, "agents": own}, environment) for own in agents)
+        *(Process.module("bare", {**shared, "agents": own}, environment) for own in agents)
     )
     try:
         ports: dict[str, int] = {}
@@ -120,18 +120,23 @@ async def bare(prepared: PreparedRun, groups: Groups, *, tuned: bool = True) -> 
 class Nodes:
     """Real nodes, driven as an orchestrator drives them."""
 
-    def __init__(self, controls: Sequence[Any], run: str, processes: Sequence[_Process]) -> None:
+    def __init__(self, controls: Sequence[Any], run: str, processes: Sequence[Process]) -> None:
         self._run, self._processes = run, processes
         self._controls = controls
         self._watches = [control.Watch(wire_pb2.WatchRequest(run=run)) for control in controls]
         self.rounds = 0
 
     async def block(self, rounds: int) -> float:
-        began, self.rounds = asyncio.get_running_loop().time(), self.rounds + rounds
-        request = wire_pb2.ReleaseRequest(run=self._run, until=self.rounds)
-        await asyncio.gather(*(control.Release(request) for control in self._controls))
+        began = asyncio.get_running_loop().time()
+        await self.release(rounds)
         await asyncio.gather(*(self._reach(watch) for watch in self._watches))
         return asyncio.get_running_loop().time() - began
+
+    async def release(self, rounds: int) -> None:
+        """Credit for so many more."""
+        self.rounds += rounds
+        request = wire_pb2.ReleaseRequest(run=self._run, until=self.rounds)
+        await asyncio.gather(*(control.Release(request) for control in self._controls))
 
     async def _reach(self, watch: Any) -> None:
         async for report in watch:
@@ -160,7 +165,7 @@ async def nodes(
         certificates = folder / "certs" if tls else None
         if certificates:
             certs.make(certificates, flat, days=1)
-        processes, ports = await _workers(stack, prepared, groups, folder, certificates, every)
+        processes, ports = await workers(stack, prepared, groups, folder, certificates, every)
         addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
         edges = [(int(i), int(j)) for i, j in prepared.graph.edges]
         links = await tap.start(addresses, edges) if tap else {}
@@ -177,15 +182,15 @@ async def nodes(
         yield side
 
 
-async def _workers(
+async def workers(
     stack: AsyncExitStack, prepared: PreparedRun, groups: Groups, folder: Path, certificates: Path | None, every: int
-) -> tuple[list[_Process], dict[str, int]]:
+) -> tuple[list[Process], dict[str, int]]:
     """The processes, which end with the stack, and the ports that their nodes listen on."""
     write_text(folder / "experiment.toml", for_nodes(prepared, folder).to_toml())
     shared = {"experiment": str(folder / "experiment.toml"), "cluster": str(folder / "cluster.toml")}
     shared |= {"home": str(folder), "tls": str(certificates or "")}
     settings = [{**shared, "groups": process, "every": every} for process in groups]
-    processes = await asyncio.gather(*(_Process.module("worker", one, SETTINGS) for one in settings))
+    processes = await asyncio.gather(*(Process.module("worker", one, SETTINGS) for one in settings))
     ports: dict[str, int] = {}
     for process in processes:
         stack.push_async_callback(process.end)
@@ -203,7 +208,7 @@ async def disropt(prepared: PreparedRun, python: str) -> Any:
         write_text(edges, "".join(f"{i} {j}\n" for i, j in prepared.graph.edges))
         mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        process = await _Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
+        process = await Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
         try:
             yield Lines([process])
         finally:

@@ -12,7 +12,6 @@ from dpp2.keys import Noise, NoiseStream, seed_key
 from studies.bench.core import interleaved, timed
 
 SHAPES = ((50, 10), (1, 10), (100_000, 10), (4, 100_000))  # agents × coordinates
-MOST = 1.5  # times as long, at most
 _VARIATES = 2_000_000  # per repetition
 _ROUNDS = 3_200  # and no more rounds than these
 

@@ -25,6 +25,7 @@ ALLOWED = (
     "adversary.views",
     "adversary.knowledge",
     "adversary.observation",
+    "dpp2.privacy.correlated",  # who shares noise with whom, and what follows from that: public
     "dpp2.arrays",
     "dpp2.algorithms.declared",
     "dpp2.grid.grid",

@@ -19,14 +19,30 @@ DELTA = 1.0
 @pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.3])
 def test_one_z_of_a_real_run_rules_out_the_adjacent_objective(epsilon: float) -> None:
     """The paper's experiment, 50 agents, d = 10: one message of each is enough, with u so large that ε is small."""
-    run = attacked({"run.rounds": 1, "noise.u_e": float(np.sqrt(10) * DELTA / epsilon)})
+    u = float(np.sqrt(10) * DELTA / epsilon)
+    run = attacked({"run.rounds": 1, "noise.u_e": u, "noise.grid": 0, "privacy.adjacency": DELTA})
     claim = FloatBits().run(run.everything)
     assert claim.excludes is not None
-    assert ruled_out(claim.excludes, run.truth, DELTA, range(50)) == {"true_ruled_out": 0.0, "adjacent_ruled_out": 1.0}
+    found = ruled_out(claim.excludes, run.truth, range(50))
+    assert (found["true_ruled_out"], found["adjacent_ruled_out"]) == (0.0, 1.0)
+    assert found["message_epsilon"] == pytest.approx(epsilon)
+    assert found["value_over_scale"] < 10 * epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.003, 0.3, 30.0])
+@pytest.mark.parametrize("damping", [0.0, 1.0])
+def test_on_the_grid_no_z_of_a_real_run_rules_out_anything(epsilon: float, damping: float) -> None:
+    """The regression test for ever: the default experiment, whatever its scale."""
+    u = float(np.sqrt(10) * DELTA / epsilon)
+    run = attacked({"run.rounds": 1, "noise.u_e": u, "privacy.adjacency": DELTA, "algorithm.damping": damping})
+    claim = FloatBits().run(run.everything)
+    assert claim.excludes is not None
+    found = ruled_out(claim.excludes, run.truth, range(50))
+    assert (found["true_ruled_out"], found["adjacent_ruled_out"]) == (0.0, 0.0)
 
 
 def test_an_eavesdropper_on_one_victim_is_enough() -> None:
-    run = small(noise__u_e=100.0)
+    run = small(noise__u_e=100.0, noise__grid=0)
     claim = FloatBits().run(local_view(run.observation, run.knowledge, 2))
     assert claim.excludes is not None
     wrong = run.truth.grad[0] + 0.01

@@ -119,7 +119,7 @@ def test_a_local_tap_breaks_tier_one_from_the_victims_coordinates_alone() -> Non
 
 
 def test_a_curious_neighbour_has_x_plus_noise_from_the_first_message_on() -> None:
-    run = small()
+    run = small(noise__grid=0)  # on a grid it is x, rounded, plus noise
     estimate, _ = run.tried("known-eta", neighbour_view(run.observation, run.inside(2), 2))
     assert estimate.x is not None
     assert run.truth.w is not None
@@ -130,7 +130,7 @@ def test_a_curious_neighbour_has_x_plus_noise_from_the_first_message_on() -> Non
 
 
 def test_a_curious_neighbour_has_the_gradients_of_who_shares_its_neighbours() -> None:
-    run = small(network__topology="complete")
+    run = small(network__topology="complete", noise__grid=0)
     estimate, _ = run.tried("known-eta", neighbour_view(run.observation, run.inside(2), 2))
     assert estimate.grad is not None
     assert run.truth.e is not None

@@ -191,6 +191,17 @@ def privsgp_vr(
     return history
 
 
+def decor(P: Array, g: Gradient, x: Array, noise: Noise, rounds: int, *, gamma: float, power: float) -> History:
+    W = np.eye(len(P)) - P
+    history: History = {"x": [x], "x_half": []}
+    for k in range(rounds):
+        half = x - gamma / (k + 1) ** power * (g(x) + noise["own"][k] + noise["edge"][k])
+        x = W @ half
+        history["x_half"].append(half)
+        history["x"].append(x)
+    return history
+
+
 def diff2(g: Gradient, x0: Array, noise: Noise, rounds: int, *, eta: float, restart: int) -> History:
     """One model x for all, after the round that hands out the server's."""
     agents = len(x0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpp2.algorithms import ALGORITHMS
-from dpp2.algorithms.base import AgentContext, AlgorithmSection, NoiseSection, Program
+from dpp2.algorithms.base import AgentContext, AlgorithmSection, EdgeKey, NoiseSection, Program
 from dpp2.arrays import Array
 from dpp2.embedded import Block, EmbeddedDriver, blocks_of
-from dpp2.keys import RunKeys
+from dpp2.keys import RunKeys, derive
 from dpp2.problems.base import Objective, ProblemSection
 from dpp2.schema import parse_kind, parse_section
 from tests.core.programs import ETA_KEY, NOISE_KEY
@@ -24,6 +25,7 @@ EXACT = ("dpp2", "extra", "gradient-tracking", "prox-gpda", "yi", "diadsp", "ppd
 # Noise that is on by default, switched off.
 SILENT: dict[str, Tables] = {
     "dpp2": {"u_w": 0.0, "u_e": 0.0},
+    "dpp3": {"own": 0.0},
     "diadsp": {"u_x": 0.0, "u_y": 0.0},
     "ppdc": {"u_x": 0.0, "u_v": 0.0},
     "pgtc": {"u_x": 0.0, "u_y": 0.0},
@@ -31,6 +33,7 @@ SILENT: dict[str, Tables] = {
     "wang-nedic": {"u_x": 0.0},
     "wang-basar": {"sigma": 0.0},
     "privsgp-vr": {"sigma": 0.0},
+    "decor": {"own": 0.0},
     "diff2": {"sigma": 0.0, "sigma_difference": 0.0},
 }
 
@@ -40,10 +43,25 @@ def sections(name: str, algorithm: Tables, noise: Tables) -> tuple[AlgorithmSect
     return section, parse_section("noise", section.noise_section, noise)
 
 
-def program(name: str, objective: Objective, owned: Any, agents: int, algorithm: Tables, noise: Tables) -> Program:
+def program(
+    name: str,
+    objective: Objective,
+    owned: Any,
+    agents: int,
+    algorithm: Tables,
+    noise: Tables,
+    edges: Sequence[EdgeKey] = (),
+) -> Program:
     section, noises = sections(name, algorithm, noise)
     keys = RunKeys((NOISE_KEY,) * len(owned), ETA_KEY)
-    return section.program(AgentContext(owned, agents, objective, keys), noises)
+    at = [edge for edge in edges if set(edge.ends) & set(owned)]
+    return section.program(AgentContext(owned, agents, objective, keys, at, len(edges)), noises)
+
+
+def edge_keys(P: Matrix) -> list[EdgeKey]:
+    """A secret for every edge that P has."""
+    ends = [(int(i), int(j)) for i, j in np.argwhere(np.triu(P.toarray(), 1))]
+    return [EdgeKey(pair, number, derive(NOISE_KEY, "edge", str(number))) for number, pair in enumerate(ends)]
 
 
 def host(
@@ -61,7 +79,8 @@ def host(
     blocks = []
     for owned in blocks_of(agents, block):
         objective = problem.objective(owned, agents)
-        own = program(name, objective, owned, agents, algorithm or {}, SILENT.get(name, {}) if noise is None else noise)
+        drawn = SILENT.get(name, {}) if noise is None else noise
+        own = program(name, objective, owned, agents, algorithm or {}, drawn, edge_keys(P))
         rows = slice(owned.start, owned.stop)
         blocks.append(Block(rows, own, P[rows], own.start(x0[rows])))
     return EmbeddedDriver(blocks, agents, dimension)

@@ -17,6 +17,7 @@ from tests.algorithms import dense
 from tests.algorithms.hosted import Tables, host, trace
 from tests.core.programs import NOISE_KEY, assert_close, graph, matrix, normal, problem
 
+DOUBLES = {"grid": 0}  # the equations are those of real numbers; the grid has tests of its own
 STEP, SCALE, DECAY = st.floats(0.01, 0.2), st.floats(0, 2), st.floats(0, 1)
 X_NOISE = st.fixed_dictionaries({"u_x": SCALE, "decay": DECAY})
 XY_NOISE = st.fixed_dictionaries({"u_x": SCALE, "u_y": SCALE, "decay": DECAY})
@@ -56,6 +57,11 @@ METHODS: dict[str, tuple[Any, st.SearchStrategy[Tables], st.SearchStrategy[Table
         X_NOISE,
     ),
     "wang-nedic": (dense.weakening, WEAKENING, X_NOISE),
+    "decor": (
+        dense.decor,
+        st.fixed_dictionaries({"gamma": STEP, "power": st.floats(0, 1)}),
+        st.fixed_dictionaries({"own": SCALE, "ratio": st.floats(0, 10)}),
+    ),
     "wang-basar": (dense.weakening, WEAKENING, st.fixed_dictionaries({"sigma": SCALE})),
 }
 PROBLEMS = st.one_of(
@@ -93,7 +99,7 @@ def assert_same(ours: dict[str, Array], theirs: dense.History) -> None:
 def test_program_equals_its_dense_equations(name: str, network: Any, data: st.DataObject) -> None:
     by_hand, parameters, noises = METHODS[name]
     P, section, x0, rounds, block = network
-    chosen, noise = data.draw(parameters), data.draw(noises)
+    chosen, noise = data.draw(parameters), {**data.draw(noises), **DOUBLES}
     algorithm = {key: value for key, value in chosen.items() if value is not None}
     ours = trace(host(name, P, section, x0, algorithm=algorithm, noise=noise, block=block), rounds)
     theirs = by_hand(P.toarray(), gradients(section, len(x0)), x0, ours, rounds, **chosen)
@@ -110,7 +116,7 @@ def test_program_equals_its_dense_equations(name: str, network: Any, data: st.Da
 )
 def test_diff2_equals_a_server_with_one_model(agents: int, seed: int, rounds: int, restart: int, block: int) -> None:
     P, section, x0 = matrix("star", agents), problem("sine", agents, seed), normal(agents, 10, seed)
-    algorithm, noise = {"eta": 0.1, "restart": restart}, {"sigma": 0.3, "sigma_difference": 0.7}
+    algorithm, noise = {"eta": 0.1, "restart": restart}, {"sigma": 0.3, "sigma_difference": 0.7, **DOUBLES}
     ours = trace(host("diff2", P, section, x0, algorithm=algorithm, noise=noise, block=block), rounds)
     assert_same(ours, dense.diff2(gradients(section, agents), x0, ours, rounds, eta=0.1, restart=restart))
 
@@ -120,7 +126,7 @@ def test_diff2_noise_scales_with_the_last_step() -> None:
     P, section, x0 = matrix("star", 4), problem("sine", 4), normal(4, 10)
     unit = []
     for sigma in (1.0, 2.0):
-        noise = {"sigma": 0.0, "sigma_difference": sigma}
+        noise = {"sigma": 0.0, "sigma_difference": sigma, **DOUBLES}
         run = trace(host("diff2", P, section, x0, algorithm={"eta": 0.1, "restart": 100}, noise=noise), 6)
         steps = np.linalg.norm(run["x"][2:6] - run["x"][1:5], axis=2)  # of rounds 2 … 5, the length of the last step
         assert not run["noise_d"][:2].any()  # handing out x⁰, then a full gradient under σ = 0
@@ -148,9 +154,8 @@ def test_privsgp_vr_equals_saga_by_hand(table: Tables, block: int) -> None:
     def drawn(k: int, i: int) -> int:
         return int(dumb.uniform(dumb.word(key, k, i)) * counts[i])
 
-    ours = trace(
-        host("privsgp-vr", P, section, x0, algorithm={"gamma": 0.1}, noise={"sigma": 0.2}, block=block), rounds
-    )
+    noise = {"sigma": 0.2, **DOUBLES}
+    ours = trace(host("privsgp-vr", P, section, x0, algorithm={"gamma": 0.1}, noise=noise, block=block), rounds)
     by_hand = dense.privsgp_vr(
         P.toarray(), lambda i, s, x: _one_sample(parts[i], s, x), counts, drawn, x0, ours, rounds, gamma=0.1
     )

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation, run
+from dpp2.algorithms.base import Doubles
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Ledger, Unsupported, epsilon
 from dpp2.privacy.accountant import cumulative, largest_rounds
@@ -33,7 +34,7 @@ from tests.core.programs import matrix
 
 N, D, ROUNDS = 4, 3, 9
 M, DELTA, DECAY, U = 2.0, 0.3, 0.8, 0.7
-COMMON = {"smoothness": M, "adjacency": DELTA}
+COMMON: Tables = {"smoothness": M, "adjacency": DELTA}
 TRACKING: Tables = {"dimension": D, "alpha": 0.1, "smoothness": np.inf, "adjacency": DELTA, "u_x": 1.0, "decay": 0.9}
 WORST = np.ones(D) / np.sqrt(D)  # ‖v‖₁ = √d‖v‖₂
 P = matrix("path", N)
@@ -79,7 +80,7 @@ class Linear:
 
 def noise_table(name: str) -> Tables:
     scales = dict.fromkeys(sections(name, {}, {})[1].scales, U)
-    return {**scales, "decay": DECAY}
+    return {**scales, "decay": DECAY, "grid": 0}
 
 
 def mechanism(name: str) -> Releases:
@@ -90,7 +91,7 @@ def mechanism(name: str) -> Releases:
 
 
 def given_noise(own: Any, noise: dict[str, Array]) -> Any:
-    own.noise = {name: (lambda k, drawn=drawn: drawn[k]) for name, drawn in noise.items()}
+    own.noise = {name: Doubles(drawn.__getitem__) for name, drawn in noise.items()}
     return own
 
 
@@ -205,7 +206,7 @@ def test_dmsp_spends_its_published_epsilon_over_an_infinite_run() -> None:
     """w ~ Lap(2C√d·c·p^{t−1}/(ε(p − q))): the account of δ = 2C sums to ε."""
     c, q, p, bound, wanted = 0.7, 0.5, 0.8, 1.3, 2.0
     u_x = 2 * bound * np.sqrt(D) * c / (wanted * (p - q))
-    section, noise = sections("dmsp", {"c": c, "q": q}, {"u_x": u_x, "decay": p})
+    section, noise = sections("dmsp", {"c": c, "q": q}, {"u_x": u_x, "decay": p, "grid": 0})
     releases = section.mechanisms(noise, D, 2 * bound, np.full(1, np.inf))
     assert not isinstance(releases, Unsupported)
     spent = epsilon(releases[0], 400)

@@ -40,7 +40,7 @@ def at_rest(name: str, x: Array, g: Array, parameters: Tables) -> dict[str, Arra
     """The state in which the algorithm should stay: x = x* and the duals that cancel the gradients."""
     nothing = np.zeros_like(x)
     if name == "extra":
-        return {"x": x, "c": parameters["alpha"] * g - x}
+        return {"x": x, "half": x, "grad": g}
     if name in ("gradient-tracking", "diadsp"):
         return {"x": x, "v": -g}
     if name == "prox-gpda":
@@ -64,7 +64,7 @@ def test_started_at_the_optimum_with_its_duals_it_stays(name: str) -> None:
     assert_close(after["x"], np.tile(x, (13, 1, 1)), 1e-12)
 
 
-@pytest.mark.parametrize("name", ["dgd", "wang-nedic", "dmsp", "privsgp-vr"])
+@pytest.mark.parametrize("name", ["dgd", "wang-nedic", "dmsp", "privsgp-vr", "decor"])
 def test_without_duals_the_optimum_is_no_place_to_stay(name: str) -> None:
     """Agents that agree on x* are pulled apart by their own gradients."""
     x, g = solution()
@@ -128,7 +128,7 @@ def test_primal_dual_methods_stay_exact_under_decaying_noise(name: str) -> None:
 @pytest.mark.parametrize("name", ["gradient-tracking", "diadsp", "pgtc"])
 def test_tracking_ends_where_the_gradients_cancel_the_noise_that_was_added_to_y(name: str) -> None:
     """Σ y = Σ g + Σ_k Σ ξ^k is kept, and y → 0: the leak and the error of DiaDSP in one equation."""
-    noise = {"u_x": 1.0, "u_y": 1.0, "decay": 0.9}
+    noise = {"u_x": 1.0, "u_y": 1.0, "decay": 0.9, "grid": 0}  # on a grid, the rounding of y adds up as well
     run_ = trace(host(name, RING, CONVEX, normal(AGENTS, D), algorithm=TUNED[name], noise=noise), 500)
     left = run_["grad"][-1].sum(axis=0) + run_["noise_y"].sum(axis=(0, 1))
     assert np.abs(run_["noise_y"].sum(axis=(0, 1))).max() > 0.1

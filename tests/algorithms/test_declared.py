@@ -38,7 +38,7 @@ def small(name: str, **more: object) -> Experiment:
 @pytest.mark.parametrize("name", NAMES)
 class TestTuning:
     def test_every_range_is_one_and_holds_what_the_algorithm_comes_with(self, name: str) -> None:
-        experiment = small(name)
+        experiment = small(name).resolve()
         for section in (experiment.algorithm, experiment.noise):
             for tunable in section.tunables:
                 assert tunable.low < tunable.high
@@ -56,17 +56,17 @@ class TestTuning:
         assert set(tunable.together) <= set(type(section).model_fields)
 
     def test_the_step_is_tuned_and_what_moves_with_it_moves(self, name: str) -> None:
-        section = small(name).algorithm
+        section = small(name).resolve().algorithm
         step = next(tunable for tunable in section.tunables if tunable.key == section.step)
         assert step.together == section.moves_with_step
 
     def test_noise_that_decays_has_its_decay_tuned(self, name: str) -> None:
-        noise = small(name).noise
+        noise = small(name).resolve().noise
         decays = "decay" in type(noise).model_fields
         assert ("decay" in [tunable.key for tunable in noise.tunables]) == decays
 
     def test_a_further_setting_and_variants_are_settings(self, name: str) -> None:
-        experiment = small(name)
+        experiment = small(name).resolve()
         section = experiment.algorithm
         if section.further:
             assert isinstance(experiment.setting(section.further.key), float)
@@ -75,13 +75,13 @@ class TestTuning:
             type(section).model_validate({"name": name, **settings})
 
     def test_scales_that_buy_no_epsilon_are_scales(self, name: str) -> None:
-        noise = small(name).noise
+        noise = small(name).resolve().noise
         assert set(noise.without_epsilon) < set(noise.scales)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_scales_shrink_as_declared(name: str) -> None:
-    noise = small(name).noise
+    noise = small(name).resolve().noise
     found = noise.scales_in(np.arange(3), 6)
     assert set(found) == set(noise.scales)
     for scale, values in found.items():
@@ -103,6 +103,7 @@ SOLVED = [name for name in NAMES if name != "dpp2"]
 SETTINGS: dict[str, Tables] = {
     "pgtc": {"algorithm__compressor": "none"},
     "privsgp-vr": {"problem__samples": 1},
+    "dpp3": {"algorithm__mixings": 1, "algorithm__gradient_rounds": ROUNDS, "algorithm__final_mixings": 0},
 }
 
 
@@ -188,7 +189,7 @@ def test_only_what_is_known_how_to_publish_is_published() -> None:
     for name in NAMES:
         (block,) = Simulation(small(name)).driver.blocks
         released = block.program.published(block.state, 0)
-        assert isinstance(released, Unsupported) == (name != "dpp2")
+        assert isinstance(released, Unsupported) == (name not in ("dpp2", "dpp3", "decor"))
 
 
 def command(*words: str) -> None:

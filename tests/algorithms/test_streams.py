@@ -19,7 +19,7 @@ def context(owned: list[int], agents: int, dimension: int) -> AgentContext:
 
 def test_gaussian_noise_is_box_muller_of_the_agents_own_words() -> None:
     agents, dimension, owned, k = 5, 3, [1, 2, 4], 7
-    drawn = np.asarray(gaussian("g", [0.0, 1.0, 2.0, 0.0, 0.5], context(owned, agents, dimension))(k))
+    drawn = np.asarray(gaussian("g", [0.0, 1.0, 2.0, 0.0, 0.5], 0, context(owned, agents, dimension))(k))
     key = dumb.hkdf(NOISE_KEY, b"noise", b"g")
     for row, (agent, sigma) in zip(drawn, ((1, 1.0), (2, 2.0), (4, 0.5)), strict=True):
         words = [dumb.uniform(dumb.word(key, k, 2 * dimension * agent + n)) for n in range(2 * dimension)]
@@ -30,10 +30,11 @@ def test_gaussian_noise_is_box_muller_of_the_agents_own_words() -> None:
         np.testing.assert_allclose(row, by_hand, rtol=1e-13)
 
 
-def test_gaussian_noise_is_standard_normal_times_sigma() -> None:
+@pytest.mark.parametrize("bits", [0, 20])
+def test_gaussian_noise_is_standard_normal_times_sigma(bits: int) -> None:
     from scipy.stats import kstest
 
-    draw = gaussian("g", 3.0, context(list(range(50)), 50, 20))
+    draw = gaussian("g", 3.0, bits, context(list(range(50)), 50, 20))
     sample = np.concatenate([np.asarray(draw(k)).ravel() for k in range(20)])
     assert kstest(sample / 3, "norm").pvalue > 1e-3
     lag = np.corrcoef(sample[:-1], sample[1:])[0, 1]

@@ -117,7 +117,7 @@ def experiments(draw: st.DrawFn) -> Experiment:
                 "damping": draw(st.one_of(st.just(0.0), st.floats(0.1, 3))),
                 "eta": draw(eta),
             },
-            "noise": {"u_w": draw(scale), "u_e": draw(scale), "decay": draw(decay)},
+            "noise": {"u_w": draw(scale), "u_e": draw(scale), "decay": draw(decay), "grid": 0},
         }
     )
 
@@ -240,7 +240,7 @@ GOLDEN: dict[float, tuple[list[float], list[list[float]], list[list[float]], lis
 @pytest.mark.parametrize("how", ["dumb", "vectorised", "blocks of one"])
 def test_a_tiny_run_gives_the_golden_vectors(damping: float, how: str) -> None:
     section = problem("quadratic", 3, dimension=2, curvature=[1.0, 2.0, -1.0], spread=0.0)
-    noise = {"u_w": 0.5, "u_e": 1.0, "decay": 0.9}
+    noise = {"u_w": 0.5, "u_e": 1.0, "decay": 0.9, "grid": 0}
     parameters = {"alpha": 0.1, "beta": 0.05, "rho": 10.0, "damping": damping}
     run: Any
     if how == "dumb":

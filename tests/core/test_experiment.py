@@ -88,7 +88,7 @@ def test_override_of_a_section_that_is_no_table_is_refused(tmp_path: Path) -> No
         ("netwrk.radius=0.2", "network"),
         ("problem.name=logistics", "logistic"),
         ("problem.lamda=0.1", "lambda"),
-        ("algorithm.name=dpp", "dpp2"),
+        ("algorithm.name=ddp2", "dpp2"),
         ("algorithm.alfa=0.1", "alpha"),
         ("noise.uw=1.0", "u_w"),
         ("run.round=3", "rounds"),
@@ -123,7 +123,7 @@ def test_choosing_a_problem_alone_brings_its_defaults(name: str) -> None:
 
 def test_explicit_keys_must_fit_the_kind() -> None:
     with pytest.raises(BadInput, match=r"network\.radius = 0\.3: expected .*one of agents, topology, weights"):
-        Experiment.load(EXPERIMENTS / "paper.toml", ["network.topology=ring"])
+        Experiment.load(EXPERIMENTS / "damped.toml", ["network.topology=ring", "network.radius=0.3"])
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,7 @@ def test_a_list_of_eta_needs_one_entry_per_round() -> None:
 CHANGES: dict[str, Any] = {
     "run.seed": 2,
     "run.start": "zero",
+    "run.largest_value": 1e6,
     "network.topology": "complete",
     "network.agents": 7,
     "network.weights": "laplacian",
@@ -183,11 +184,22 @@ CHANGES: dict[str, Any] = {
     "noise.u_w": 0.9,
     "noise.u_e": 0.9,
     "noise.decay": 0.91,
+    "noise.grid": 21,
     "privacy.adjacency": 0.2,
     "privacy.smoothness": 9.0,
     "privacy.feature_bound": 2.0,
+    "privacy.clip": 2.0,
 }
-NOT_CHANGES = {"run.rounds", "run.transport", "run.telemetry", "privacy.budget", "algorithm.name"}
+NOT_CHANGES = {
+    "run.rounds",
+    "run.transport",
+    "run.telemetry",
+    "privacy.budget",
+    "privacy.colluders",
+    "privacy.delta",
+    "algorithm.name",
+    "problem.dataset",
+}
 
 
 def test_every_key_is_in_one_of_the_two_lists() -> None:

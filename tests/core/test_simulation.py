@@ -162,7 +162,7 @@ def test_blocks_cover_every_agent_once_in_order(agents: int, size: int) -> None:
 @pytest.mark.parametrize("block", [1, 2, 100])
 def test_every_phase_is_shown_in_order_and_complete(block: int) -> None:
     """What `sent` sees is what the channels carry: y of all agents, then z of all agents."""
-    section, noise = problem("quadratic", 5, dimension=2), {"u_w": 1.0, "u_e": 1.0, "decay": 0.9}
+    section, noise = problem("quadratic", 5, dimension=2), {"u_w": 1.0, "u_e": 1.0, "decay": 0.9, "grid": 0}
     network = host(matrix("ring", 5), section, normal(5, 2), noise=noise, block=block)
     seen: list[tuple[str, np.ndarray]] = []
     private = network.round(0, lambda phase, rows: seen.append((phase, rows.copy())))

@@ -9,7 +9,7 @@ from studies.bench import loops
 
 
 def test_hand_written_loops_give_the_papers_run() -> None:
-    simulation = Simulation(Experiment.load(overrides={"run.rounds": 40}))
+    simulation = Simulation(Experiment.load(overrides={"run.rounds": 40, "noise.grid": 0}))
     other = loops.PaperRun.of(simulation)
     simulation.advance(40)
     x = np.concatenate(simulation.driver.x)

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import ctypes
-import json
 import logging
 import os
 import signal
@@ -19,7 +18,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from node.limits import CHECKPOINT_EVERY
-from node.process import ready_for_rounds, set_up
+from node.process import Announcement, ready_for_rounds, set_up
+
+log = logging.getLogger("dpp2.node")
 
 _PR_SET_PDEATHSIG = 1
 _EXAMPLES = """Examples:
@@ -56,7 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
 async def _serve(options: argparse.Namespace) -> NoReturn:
     from dpp2.experiment import Experiment
     from node.server import Node, NodeConfig
+    from store.modes import make_private
 
+    os.umask(0o077)  # whatever a node writes is its owner's alone
+    make_private(options.home)
+    announcement = Announcement(options.announce)  # before an objective is loaded, which may print
     config = NodeConfig(
         experiment=Experiment.load(options.experiment).resolve(),
         owned=_agents(options.agents),
@@ -69,17 +74,22 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
         keys=options.keys,
         eta_key=options.eta_key,
         ledger=options.ledger,
+        trust_journal=options.trust_journal,
     )
     node = Node(config)
     port = await node.start(options.listen)
     ready_for_rounds()
-    print(json.dumps({"listening": port}), flush=True)
+    announcement.make(port)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stopped.set)
-    await node.stopped.wait()
+    if await node.life.over(options.patience):
+        log.warning("no orchestrator has called for %g s (--patience): this node ends", options.patience)
     await asyncio.sleep(0.05)  # the answer to the call that stopped us must still leave
     await node.stop()
+    if node.failure:
+        print("dpp2 node: the run has failed, as said above; the same command line goes on with it", file=sys.stderr)
+    sys.stdout.flush()
     logging.shutdown()
     # Everything is closed and on disk. To close the event loop, too, would cancel tasks of gRPC's own, and now and then
     # these print a traceback.
@@ -150,7 +160,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--agents", required=True, metavar="I,J,…", help="the agents that this node hosts")
     add("--experiment", type=Path, metavar="FILE", help="this node's own copy of the experiment")
     add("--cluster", type=Path, metavar="FILE", help="cluster.toml: where every agent listens")
-    add("--home", type=Path, metavar="DIR", help="folder for keys, ledger, records and checkpoints")
+    add("--home", type=Path, metavar="DIR", help="folder for ledger, records and checkpoints")
     add("--listen", default="0.0.0.0:7000", metavar="ADDRESS", help="address to listen on (port 0: any; %(default)s)")
     security = parser.add_mutually_exclusive_group(required=True)
     security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
@@ -164,10 +174,23 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         metavar="C",
         help="rounds between checkpoints (%(default)s)",
     )
-    add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (default: --home)")
+    add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (HOME-keys)")
     add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
     add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")
+    add(
+        "--trust-journal",
+        action="store_true",
+        help="go on after a loss of power, although the journal may not say everything that was sent: "
+        "to a neighbour that lies about its own rows a second noisy copy of one value could leave",
+    )
     add("--probe", action="store_true", help="tell by the exit code whether the node at --listen serves (0: it does)")
+    add(
+        "--patience",
+        type=float,
+        metavar="SECONDS",
+        help="end when no orchestrator has called for so long (default: wait for one)",
+    )
+    add("--announce", type=int, metavar="FD", help=argparse.SUPPRESS)
     add("--die-with-parent", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     missing = [name for name in ("experiment", "cluster", "home") if not getattr(options, name)]
@@ -175,6 +198,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"--{missing[0]} is needed")
     if options.allow and options.plaintext:
         parser.error("--allow needs --tls: in plaintext nobody shows a certificate")
+    if options.patience is not None and not options.patience > 0:
+        parser.error(f"--patience must be a number > 0, not {options.patience:g}")
     if options.checkpoint_every < 1:
         parser.error(f"--checkpoint-every must be a whole number ≥ 1, not {options.checkpoint_every}")
     return options

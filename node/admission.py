@@ -96,7 +96,8 @@ class AllowList:
             text = self._read()
         except BadInput as refusal:
             log.error("%s: nobody is admitted until then", refusal)
-            text = ""
+            self._stamp, self._fingerprints = None, frozenset()  # it is read again with the next call
+            return
         for number, word in _wrong_lines(text):
             log.error("%s: line %d is no fingerprint and admits nobody: %.20r", self.path, number, word)
         self._stamp, self._fingerprints = stamp, frozenset(word for _, word in _lines(text))
@@ -154,3 +155,4 @@ class Admission:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            del task  # its exception would keep this frame, and this frame it, with all that the talk was about

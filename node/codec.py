@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from dpp2 import arrays
 from dpp2.arrays import Array
 from dpp2.compression import RowEncoding
 from node.errors import PeerFault
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 EncodingOf = Callable[[str, int], RowEncoding]  # of a phase and a sender
 
 OVERHEAD = 4096  # bytes of a frame besides its rows, generously: run, phase, senders
+_ANY = sys.float_info.max  # a bound that every number keeps
 _FEW = 1024  # bytes, of which looking at every eighth is faster than making an array
 
 
@@ -52,12 +56,20 @@ class RowFormat:
     The senders of an encoded row are asked one by one: who has nothing to say in a phase sends no bytes at all.
     """
 
-    def __init__(self, phases: Sequence[str], dimension: int, encoding: EncodingOf | None = None) -> None:
+    def __init__(
+        self,
+        phases: Sequence[str],
+        dimension: int,
+        encoding: EncodingOf | None = None,
+        largest: float = _ANY,
+    ) -> None:
+        """`largest`: no number may exceed it in magnitude."""
         self.phases, self.dimension, self._encoding = tuple(phases), dimension, encoding
+        self.largest = largest
 
     @classmethod
-    def of(cls, section: AlgorithmSection, dimension: int) -> RowFormat:
-        return cls(section.phases, dimension, section.encoding if section.encodes else None)
+    def of(cls, section: AlgorithmSection, dimension: int, largest: float = _ANY) -> RowFormat:
+        return cls(section.phases, dimension, section.encoding if section.encodes else None, largest)
 
     @property
     def told_dimension(self) -> int:
@@ -67,6 +79,10 @@ class RowFormat:
     def size(self, phase: str, senders: tuple[int, ...]) -> int:
         """Bytes of one row of each of these."""
         return 8 * self.dimension * len(senders) if self._encoding is None else sum(self._each(phase, senders))
+
+    def round_size(self, senders: tuple[int, ...]) -> int:
+        """Bytes of their rows in all phases of one round, with a header for each phase."""
+        return sum(self.size(phase, senders) + OVERHEAD for phase in self.phases)
 
     def _each(self, phase: str, senders: tuple[int, ...]) -> list[int]:
         assert self._encoding is not None
@@ -147,25 +163,37 @@ def check_rows(arrived: Rows, form: RowFormat) -> None:
     _, round_, phase, senders, rows, dimension = arrived
     if len(rows) != form.size(phase, senders) or dimension != form.told_dimension:
         raise PeerFault("wrong dimension", f"{len(rows)} bytes for {len(senders)} rows of {form.dimension} numbers")
+    at = f"round {round_}, phase {phase[:20]!r} from agents {senders[:5]}"
     if not readable(phase, senders, rows, form):
-        raise PeerFault("not finite", f"round {round_}, phase {phase[:20]!r} from {senders[:5]}")
+        raise PeerFault("not finite", at)
+    if not readable(phase, senders, rows, form, form.largest):
+        raise PeerFault("too large", f"{at} exceeds run.largest_value = {form.largest:.4g}")
 
 
-def readable(phase: str, senders: tuple[int, ...], rows: bytes, form: RowFormat) -> bool:
-    """Whether rows as they travel are numbers, all of them finite."""
+def readable(phase: str, senders: tuple[int, ...], rows: bytes, form: RowFormat, largest: float = _ANY) -> bool:
+    """Whether rows as they travel are numbers, none of them larger than this."""
     try:
-        return finite(form.unpack(phase, senders, rows))
+        return within(form.unpack(phase, senders, rows), largest)
     except ValueError:
         return False
 
 
-def finite(rows: Bytes) -> bool:
-    """Infinities and nan have all bits of the exponent set, so their last byte is 7f or ff; few others have."""
-    if len(rows) <= _FEW:
-        last = bytes(rows[7::8])
-        if b"\x7f" not in last and b"\xff" not in last:
-            return True
-    return bool(np.isfinite(np.frombuffer(rows, dtype="<f8")).all())
+def within(rows: Bytes, largest: float) -> bool:
+    """Whether all numbers are at most this large. Infinities and nan are not.
+
+    The last byte of a number has its sign and most of its exponent, which bounds it: of few numbers this is enough.
+    """
+    if len(rows) <= _FEW and not bytes(rows[7::8]).translate(None, _small(largest)):
+        return True
+    return arrays.within(np.frombuffer(rows, dtype="<f8"), largest)
+
+
+@lru_cache
+def _small(largest: float) -> bytes:
+    """Last bytes of numbers that are certainly no larger."""
+    numbers = {last: struct.unpack("<d", b"\xff" * 7 + bytes([last]))[0] for last in range(128)}
+    positive = [last for last, number in numbers.items() if number <= largest]  # nan is not
+    return bytes([*positive, *(128 + last for last in positive)])
 
 
 def message_limit(form: RowFormat, senders: tuple[int, ...]) -> int:

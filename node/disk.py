@@ -9,11 +9,15 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from node.errors import NodeFailed
+from node.process import with_descriptors
 from store.files import write_whole
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Appended(Protocol):
@@ -48,11 +52,17 @@ class Mapped(Protocol):
     def grow(self, size: int) -> None:
         """To this size, with zeros; `memory` is another one afterwards."""
 
+    def sync(self) -> None:
+        """Wait until everything that was assigned is on disk. May be called beside assignments, by another thread."""
+
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
     """One folder."""
+
+    def boot(self) -> str:
+        """Which start of the machine this is: mapped memory outlives processes, not machines. Empty: nobody knows."""
 
     def append_to(self, name: str) -> Appended:
         """Made if it is missing."""
@@ -60,8 +70,8 @@ class Disk(Protocol):
     def map(self, name: str) -> Mapped:
         """Made if it is missing; refused if another process has it."""
 
-    def read(self, name: str) -> bytes | None:
-        """A whole file; None if there is none."""
+    def read(self, name: str, most: int = -1) -> bytes | None:
+        """A whole file, or its first bytes; None if there is none."""
 
     def write(self, name: str, content: bytes) -> None:
         """A file and its content, synced; not atomic."""
@@ -83,9 +93,17 @@ class RealDisk:
     """A folder of the operating system, made if it is missing."""
 
     def __init__(self, folder: Path) -> None:
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._around = {folder.parent}  # folders besides it whose names are yet to be synced, once
+        # Folders besides it whose names are yet to be synced, once. A run's lies in `runs`, which lies in a home.
+        self._around = {*folder.parents[:2], *(path.parent for path in made)}
+
+    def boot(self) -> str:
+        try:
+            return _BOOT.read_text().strip()  # in a container it is the host's, whose power is what matters
+        except OSError:
+            return ""
 
     def append_to(self, name: str) -> Appended:
         path = self._folder / name
@@ -95,20 +113,21 @@ class RealDisk:
     def map(self, name: str) -> Mapped:
         return _RealMapped(self._folder / name)
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, most: int = -1) -> bytes | None:
         try:
-            return (self._folder / name).read_bytes()
+            with (self._folder / name).open("rb") as file:
+                return file.read(most)
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        with (self._folder / name).open("wb") as file:
+        with with_descriptors(lambda: (self._folder / name).open("wb")) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
 
     def replace(self, name: str, content: bytes) -> None:
-        write_whole(self._folder / name, lambda file: file.write(content))
+        with_descriptors(lambda: write_whole(self._folder / name, lambda file: file.write(content)))
 
     def rename(self, name: str, to: str) -> None:
         (self._folder / name).replace(self._folder / to)
@@ -116,7 +135,7 @@ class RealDisk:
     def sync_names(self) -> None:
         around, self._around = self._around, set()
         for folder in (*around, self._folder):
-            descriptor = os.open(folder, os.O_RDONLY)
+            descriptor = with_descriptors(partial(os.open, folder, os.O_RDONLY))
             try:
                 os.fsync(descriptor)
             finally:
@@ -181,9 +200,16 @@ class _RealMapped:
     def grow(self, size: int) -> None:
         """Zeros are written to the file now: mapped memory could not tell of a full disk."""
         while (before := os.fstat(self._file).st_size) < size:  # a disk that is nearly full takes a part, and then none
-            os.pwrite(self._file, bytes(size - before), before)
+            try:
+                os.pwrite(self._file, bytes(size - before), before)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self._path)) from None
         self.memory.close()
         self.memory = mmap.mmap(self._file, size)
+
+    def sync(self) -> None:
+        """By the descriptor, not by the mapping, which `grow` may take away meanwhile: pages of both are the same."""
+        os.fsync(self._file)
 
     def close(self) -> None:
         self.memory.close()

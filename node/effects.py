@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dpp2.arrays import Array
+from dpp2.edge_keys import Hello
 
 
 class JournalEntry(NamedTuple):
@@ -34,6 +35,18 @@ class Record(NamedTuple):
     rows: Mapping[str, Any]  # by name; one number may stand for all
 
 
+class KeepHellos(NamedTuple):
+    """The run rests on these from now on: write them down before anything leaves."""
+
+    hellos: Mapping[int, Hello]  # by agent
+
+
+class NoteUncovered(NamedTuple):
+    """Float64 does not carry the noise of this round: write that down before anything of it leaves."""
+
+    round: int
+
+
 class SaveCheckpoint(NamedTuple):
     """Begin to write a checkpoint. Rounds go on meanwhile; `RoundMachine.saved` hears when it is durable."""
 
@@ -52,4 +65,4 @@ class Failed(NamedTuple):
     error: Exception
 
 
-Effect = JournalEntry | Send | Record | SaveCheckpoint | Finished | Failed
+Effect = KeepHellos | JournalEntry | Send | Record | NoteUncovered | SaveCheckpoint | Finished | Failed

@@ -1,7 +1,8 @@
-"""What a node keeps in its own folder: records, journal, checkpoints. Written so that a kill at any moment is survived.
+"""What a node keeps in its own folder besides its journal: records and checkpoints. A kill at any moment is survived.
 
-Records are one flat file of float64 per name, a row of agents after the other; a node that restarts from round k cuts
-them to k rounds and goes on. They never travel: whoever owns the folders merges them.
+Records are one flat file per name, a block for each round: a row of all agents in float64, and a checksum in eight
+bytes. A node that restarts from round k cuts them to k rounds and goes on. They never travel: whoever owns the folders
+merges them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,21 +23,21 @@ from dpp2.arrays import Array
 from node.disk import Appended, Disk
 from node.errors import NodeFailed
 
-_ENTRY = struct.Struct("<32sQB")  # digest, round, phase (from 1 on)
-_MORE = 1024  # entries by which the journal grows
-_MAGIC = b"dpp2 j 2"  # what it begins with
 _LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<Q")  # as long as a number, so that numbers stay where they can be read at once
 
 
 class RecordFiles:
-    """Append-only float64 files, `width` numbers a round each."""
+    """Append-only files, `width` numbers and their checksum a round each."""
 
     def __init__(self, disk: Disk, widths: Mapping[str, int]) -> None:
         self._disk, self._widths = disk, dict(widths)
         self._files: dict[str, Appended] = {}
+        self._salts = {name: _salt(name) for name in widths}
+        self._rounds = dict.fromkeys(widths, 0)
         try:
             for name in widths:
-                self._files[name] = disk.append_to(_records(name))
+                self._files[name] = disk.append_to(records_file(name))
         except BaseException:
             self.close()
             raise
@@ -42,16 +45,18 @@ class RecordFiles:
     def cut(self, rounds: int) -> None:
         """Keep the first `rounds` rounds; fewer on disk is damage."""
         for name, file in self._files.items():
-            size = 8 * self._widths[name] * rounds
+            size = _block(self._widths[name]) * rounds
             if file.size() < size:
-                path = self._disk.path(_records(name))
+                path = self._disk.path(records_file(name))
                 raise NodeFailed(f"{path} is shorter than the {rounds} rounds that the checkpoint speaks of")
             file.cut(size)
+            self._rounds[name] = rounds
 
     def read(self, name: str, round_: int) -> Array:
         """What was appended for a round that is over."""
-        size = 8 * self._widths[name]
-        return np.frombuffer(self._files[name].read(size * round_, size), dtype="<f8").astype(np.float64)
+        size = _block(self._widths[name])
+        content = self._files[name].read(size * round_, size)
+        return _checked(content, self._widths[name], name, range(round_, round_ + 1), self._disk).reshape(-1)
 
     def append(self, name: str, values: Any) -> None:
         file = self._files.get(name)
@@ -59,7 +64,10 @@ class RecordFiles:
             numbers = np.asarray(values, dtype="<f8")
             if numbers.size != self._widths[name]:  # one number for all
                 numbers = np.broadcast_to(numbers, self._widths[name])
-            file.append(np.ascontiguousarray(numbers).data)
+            content, round_ = np.ascontiguousarray(numbers).data, self._rounds[name]
+            file.append(content)
+            file.append(_CHECKSUM.pack(zlib.crc32(content, self._salts[name] ^ round_)))
+            self._rounds[name] = round_ + 1
 
     def push(self) -> None:
         """Hand everything to the operating system."""
@@ -72,73 +80,44 @@ class RecordFiles:
             file.sync()
 
     def close(self) -> None:
+        """All of them, whatever one of them says: what a full disk does not take is not needed."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):
+                file.close()
 
 
-def _records(name: str) -> str:
+def read_records(disk: Disk, name: str, rounds: int, width: int) -> Array:
+    """(rounds, width): what a node wrote down under a name. Every block is compared with its checksum."""
+    content = disk.read(records_file(name), rounds * _block(width))
+    if content is None or len(content) < rounds * _block(width):
+        raise NodeFailed(f"those of {name} end before round {rounds}")
+    return _checked(content, width, name, range(rounds), disk)
+
+
+def _checked(content: bytes, width: int, name: str, rounds: range, disk: Disk) -> Array:
+    """The numbers of the blocks of these rounds."""
+    size, salt, view = _block(width), _salt(name), memoryview(content)
+    for n, round_ in enumerate(rounds):
+        block = view[n * size : (n + 1) * size]
+        if block[8 * width :] != _CHECKSUM.pack(zlib.crc32(block[: 8 * width], salt ^ round_)):
+            path = disk.path(records_file(name))
+            raise NodeFailed(f"{path} is damaged: round {round_} is not what was written, and is used for nothing")
+    numbers = np.frombuffer(content, dtype="<f8").reshape(len(rounds), width + 1)
+    return np.ascontiguousarray(numbers[:, :width], dtype=np.float64)
+
+
+def _block(width: int) -> int:
+    return 8 * width + _CHECKSUM.size
+
+
+def _salt(name: str) -> int:
+    """Of a block's checksum, together with the round: a block in another place than its own is damage, too."""
+    return zlib.crc32(name.encode())
+
+
+def records_file(name: str) -> str:
+    """Where what is recorded under a name lies, in a node's folder."""
     return f"records/{name}.f64"
-
-
-def journal_entries(content: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(digest, round, phase from 1 on) of everything that has left, in its order, from a journal's bytes."""
-    for at in range(len(_MAGIC), len(content) - _ENTRY.size + 1, _ENTRY.size):
-        digest, round_, phase = _ENTRY.unpack_from(content, at)
-        if phase == 0:
-            return
-        yield digest, round_, phase
-
-
-class Journal:
-    """Digests of everything that left: a replay that would send other bytes finds out before it does.
-
-    An entry is in a mapped file before its frame leaves, so it survives the death of the process, without a call of the
-    operating system for each. Its last byte is written last: an entry without it is unfinished, and nothing left.
-    """
-
-    name = "journal.bin"
-
-    def __init__(self, disk: Disk, phases: int) -> None:
-        self.known: dict[tuple[int, int], bytes] = {}  # by round and phase: what had left when the file was opened
-        self._file = disk.map(self.name)
-        try:
-            self._end = self._read(disk.path(self.name), phases)
-            self._make_room()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _read(self, path: str, phases: int) -> int:
-        """What has left before; returns where the next entry belongs."""
-        content = self._file.read()
-        begins = content[: len(_MAGIC)].rstrip(b"\0")
-        if not _MAGIC.startswith(begins):  # a part of it: it was being made when the process, or the power, went
-            raise NodeFailed(f"{path} is damaged, or the journal of another version: this node cannot go on")
-        end = len(_MAGIC)
-        for digest, round_, phase in journal_entries(content):
-            if phase > phases:
-                raise NodeFailed(f"{path} is damaged: this node cannot go on")
-            self.known[round_, phase] = digest
-            end += _ENTRY.size
-        return end
-
-    def _make_room(self) -> None:
-        if len(self._file.memory) < self._end + _ENTRY.size:
-            self._file.grow(self._end + _MORE * _ENTRY.size)
-        self._file.memory[: len(_MAGIC)] = _MAGIC
-
-    def append(self, round_: int, phase: int, digest: bytes) -> None:
-        """The phase, which is the last byte, comes last."""
-        last = self._end + _ENTRY.size - 1
-        if last >= len(self._file.memory):
-            self._make_room()
-        memory = self._file.memory
-        memory[self._end : last] = _ENTRY.pack(digest, round_, 0)[:-1]
-        memory[last] = phase
-        self._end = last + 1
-
-    def close(self) -> None:
-        self._file.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +159,7 @@ class Checkpoints:
     def load(self) -> list[Checkpoint]:
         """All usable ones, the newest first; `complaints` has a sentence for each that is not.
 
-        Where only damaged ones are left and there have been two, a start from round 0 would need frames that the
-        neighbours have let go of: the node cannot go on.
+        Without a usable one the node begins at round 0: neighbours have everything that they ever sent on record.
         """
         usable, self.complaints = [], []
         for name in (self._newer, self._older):
@@ -193,8 +171,6 @@ class Checkpoints:
                 self._newer_is_whole |= name == self._newer
             else:
                 self.complaints.append(f"{self._disk.path(name)} is damaged and is not used")
-        if not usable and self._disk.read(self._older) is not None:
-            raise NodeFailed("; ".join(self.complaints) + ": this node cannot go on")
         return usable
 
 

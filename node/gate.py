@@ -5,6 +5,8 @@ One interceptor rather than a line in every method: a method that somebody adds 
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -13,7 +15,8 @@ from typing import Any
 import grpc
 
 from node.admission import Admission, peer_certificate
-from node.errors import PeerFault, Refusals
+from node.errors import PeerFault, Refusals, told
+from node.limits import LITTER, REFUSE_SECONDS
 from node.status import status_of
 
 Behaviour = Callable[[Any, Any], Any]
@@ -45,11 +48,40 @@ class Gate(grpc.aio.ServerInterceptor):
                     return await self._admission.during(pem, _whole(behaviour, request, context))
                 self._admission.admit(pem, datetime.now(UTC))
             except PeerFault as fault:
-                self._refusals.count(fault)
-                await context.abort(status_of(fault), str(fault))
+                await refuse(fault, context, self._refusals)
             return await behaviour(request, context)
 
         return guarded
+
+
+class _Litter:
+    """Calls that end early are left in cycles of frames and exceptions, with all of gRPC's memory for them.
+
+    Python's own collector looks far too rarely (`node/process.py`): so it is told to after so many of them.
+    """
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def add(self) -> None:
+        self._calls += 1
+        if self._calls % LITTER == 0:
+            gc.collect()
+
+
+LITTER_BIN = _Litter()  # one: the collector is the process's
+
+
+async def refuse(fault: PeerFault, context: Any, refusals: Refusals) -> None:
+    """End a call with the status of a fault, after a while. A peer that does not read hears it when it reads again."""
+    refusals.count(fault)
+    LITTER_BIN.add()
+    await asyncio.sleep(refusals.pause(asyncio.get_running_loop().time()))
+    try:
+        async with asyncio.timeout(REFUSE_SECONDS):
+            await context.abort(status_of(fault), told(fault))
+    except TimeoutError:  # the status waits for the peer; nobody here does
+        raise asyncio.CancelledError from None
 
 
 async def _whole(behaviour: Behaviour, request: Any, context: Any) -> Any:

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpp2.algorithms.base import Private, Program
+from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
 from dpp2.prepared import PreparedRun
 from node.codec import RowFormat
-from node.keyring import Keyring
 from node.mixing import Mixer
 
 
@@ -39,7 +38,7 @@ class Hosting:
         self.agents = self.prepared.hosted(self.owned)
         self.graph, self.objective = self.prepared.graph, self.agents.objective
         self.dimension = self.objective.dimension
-        self.form = RowFormat.of(experiment.algorithm, self.dimension)
+        self.form = RowFormat.of(experiment.algorithm, self.dimension, experiment.run.largest)
         ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
         self.foreign = sorted(ends - self._own)
 
@@ -53,14 +52,6 @@ class Hosting:
                     ours.setdefault(place[other], set()).add(mine)
                     theirs.setdefault(place[other], set()).add(other)
         return tuple(Neighbour(node, tuple(sorted(theirs[node])), tuple(sorted(ours[node]))) for node in sorted(ours))
-
-    def program(self, keyring: Keyring, run_id: str) -> Program:
-        """The round program with this run's keys."""
-        return self.agents.with_secrets(keyring.secrets(run_id)).program()
-
-    def start(self, program: Program, keyring: Keyring, run_id: str) -> Any:
-        """The state before round 0."""
-        return self.agents.with_secrets(keyring.secrets(run_id)).start(program)
 
     def mixer(self, neighbours: Sequence[Neighbour]) -> Mixer:
         """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""

@@ -1,8 +1,10 @@
 """What neighbours have sent and this node has not used yet. Pure: frames in, completeness out.
 
-Accepts rounds from the last durable checkpoint on (honest peers send those again after a crash) up to as far ahead as
-a neighbour can be. What was accepted is remembered by its fingerprint until it is durable: the same bytes again are
-ignored, other bytes for the same (sender, round, phase) are a fault.
+A stream brings everything from the round that was asked for on, phase after phase, without a gap. So whoever stops
+reading when there is enough in hand holds no more than that, whatever the neighbour leaves out.
+Accepts rounds from the last durable checkpoint on (honest peers send those again after a crash). What was accepted is
+remembered by its fingerprint until it is durable: the same bytes again are ignored, other bytes for the same (sender,
+round, phase) are a fault.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from collections.abc import Mapping, Sequence
 from node.codec import RowFormat, Rows, check_rows, parse, phase_header, readable, sender_header
 from node.errors import PeerFault
 from node.fingerprints import Fingerprint
+from node.limits import REPEATS, rounds_in_hand
 
 
 class Lane:
     """One stream of a neighbouring node, whose frames hold a row of each of `senders`, phase after phase."""
 
-    __slots__ = ("asked", "due", "headers", "node", "senders", "sizes")
+    __slots__ = ("asked", "copies", "due", "headers", "node", "rounds", "senders", "sizes")
 
     def __init__(self, node: int, senders: tuple[int, ...], form: RowFormat, asked: int) -> None:
         self.node, self.senders = node, senders
         self.asked = self.due = asked  # the phase from which on we asked for frames; the one that comes next
         self.sizes = [form.size(phase, senders) for phase in form.phases]  # bytes
         self.headers = [sender_header(senders, size) for size in self.sizes]
+        self.rounds = rounds_in_hand(form.round_size(senders))  # that are enough
+        self.copies = 0  # of frames that have come on this stream before
 
 
 class _Phase:
@@ -47,10 +52,9 @@ class Inbox:
         run: str,
         form: RowFormat,
         senders: Mapping[int, tuple[int, ...]],
-        ahead: int,
         fingerprint: Fingerprint,
     ) -> None:
-        self.run, self.form, self.phases, self.ahead = run, form, form.phases, ahead
+        self.run, self.form, self.phases = run, form, form.phases
         self.senders = dict(sorted(senders.items()))
         self._fingerprint = fingerprint
         self._taken: dict[int, _Phase] = {}
@@ -62,25 +66,20 @@ class Inbox:
         """For a new stream, on which the neighbour was asked for everything from round `since` on."""
         return Lane(node, self.senders[node], self.form, since * len(self.phases))
 
-    def has(self, lane: Lane, rounds: int) -> bool:
-        """Whether everything of so many rounds is here from this neighbour, from the round that is being run on."""
-        end = self._now + rounds * len(self.phases)
-        return lane.due >= end and all(self._came(n, lane.node) for n in range(self._now, end))
-
-    def _came(self, n: int, node: int) -> bool:
-        taken = self._taken.get(n)
-        return taken is not None and (node in taken.rows or node in taken.fingerprints)
+    def has_enough(self, lane: Lane) -> bool:
+        """Whether so much of this neighbour is here, from the current round on, that no more should be read."""
+        return lane.due >= self._now + lane.rounds * len(self.phases)
 
     def take(self, frame: bytes, lane: Lane) -> bool:
         """Store what is new; a fault leaves everything as it was. True if a phase is now complete."""
         n, rows = self._read(frame, lane)
-        if not self._first <= n < self._end:
-            if not lane.asked <= n < self._first:
-                raise self._untimely(n // len(self.phases))
-            lane.due = n + 1
+        if n != lane.due:
+            self._check_copy(n, lane)
+        if n < self._first:
+            lane.due += n == lane.due
             return False  # we asked for it ourselves, and have got on without it meanwhile
         taken = self._taken.get(n) or _Phase()
-        if lane.node in taken.rows or lane.node in taken.fingerprints:
+        if self._came(n, lane.node):
             self._compare(rows, taken, lane.node, n)
         else:
             self._taken[n] = taken
@@ -88,7 +87,7 @@ class Inbox:
                 taken.rows[lane.node] = rows
             else:
                 taken.fingerprints[lane.node] = self._fingerprint(rows)
-        lane.due = n + 1
+        lane.due += n == lane.due
         return len(taken.rows) == len(self.senders)
 
     def _read(self, frame: bytes, lane: Lane) -> tuple[int, bytes]:
@@ -102,7 +101,7 @@ class Inbox:
         before = len(start) + len(header)
         if len(frame) == before + size and frame.startswith(start) and frame.startswith(header, len(start)):
             rows = frame[before:]
-            if readable(self.phases[phase], lane.senders, rows, self.form):
+            if readable(self.phases[phase], lane.senders, rows, self.form, self.form.largest):
                 return lane.due, rows
         arrived = parse(frame)
         self._check(arrived, lane.senders)  # before its rows: nobody but the senders that are due has any here
@@ -124,17 +123,29 @@ class Inbox:
         if len(arrived.senders) < len(expected):
             raise PeerFault("bad senders", f"{arrived.senders[:5]}, where a row of each of {expected[:5]} is due")
 
-    def _untimely(self, round_: int) -> PeerFault:
-        if round_ < self.durable:
-            return PeerFault("stale", f"round {round_} is over since the checkpoint at {self.durable}")
-        return PeerFault("future", f"round {round_}, while this node is in round {self.round}")
+    def _check_copy(self, n: int, lane: Lane) -> None:
+        """What is not due can only be a copy of what has come before, and not of anything, nor too often."""
+        if n > lane.due and not self._came(n, lane.node):
+            raise PeerFault("future", f"{self._at(n)} came, where {self._at(lane.due)} is due")
+        if n < min(lane.asked, self._first):
+            raise PeerFault("stale", f"{self._at(n)} is over since the checkpoint at {self.durable}")
+        lane.copies += 1
+        if lane.copies > REPEATS:
+            raise PeerFault("too many copies", f"{self._at(n)}, and more than {REPEATS} before, came a second time")
+
+    def _came(self, n: int, node: int) -> bool:
+        taken = self._taken.get(n)
+        return taken is not None and (node in taken.rows or node in taken.fingerprints)
+
+    def _at(self, n: int) -> str:
+        return f"round {n // len(self.phases)}, phase {self.phases[n % len(self.phases)]!r}"
 
     def _compare(self, rows: bytes, taken: _Phase, node: int, n: int) -> None:
         """An identical copy of what has come before is ignored, another one is a fault."""
         same = taken.rows[node] == rows if node in taken.rows else taken.fingerprints[node] == self._fingerprint(rows)
         if not same:
-            at = f"round {n // len(self.phases)}, phase {self.phases[n % len(self.phases)]!r}"
-            raise PeerFault("other bytes", f"agents {self.senders[node][:5]} sent {at} before, and differently")
+            senders = self.senders[node]
+            raise PeerFault("other bytes", f"agents {senders[:5]} sent {self._at(n)} before, and differently", senders)
 
     def complete(self, round_: int, phase: str) -> bool:
         taken = self._taken.get(self._count(round_, phase))
@@ -161,7 +172,7 @@ class Inbox:
     def advance(self, round_: int) -> None:
         """The node is now in this round."""
         self.round = round_
-        self._now, self._end = len(self.phases) * round_, len(self.phases) * (round_ + self.ahead + 1)
+        self._now = len(self.phases) * round_
         self._headers = {n: start for n, start in self._headers.items() if n >= self._now}
 
     def forget(self, durable: int) -> None:

@@ -2,6 +2,7 @@
 
 With `run.seed` everything follows from the seed, as in an embedded run. Without it each agent has a key of its own,
 drawn from the operating system when it is first needed, and the network shares the η key, which somebody must hand out.
+Keys never lie in a node's home: homes are copied, and who has keys and records has the gradients.
 """
 
 from __future__ import annotations
@@ -44,9 +45,28 @@ class Keyring:
         return Secrets(self.agents, self.eta, run_id)
 
 
+def folder_of_keys(home: Path, given: Path | None = None) -> Path:
+    """Where a node has its agents' keys: `given`, or HOME-keys beside the home."""
+    whole = home.resolve()
+    return given or whole.with_name(f"{whole.name or 'home'}-keys")
+
+
+def check_outside(home: Path, keys: Path, eta_key: Path | None) -> None:
+    """Refuse keys in the home. They are not moved: the owner must know that copies of this home hold them, too."""
+    whole = home.resolve()
+    for option, path in (("--keys", keys), ("--eta-key", eta_key)):
+        if path is not None and path.resolve().is_relative_to(whole):
+            raise BadInput(option, str(path), f"a place outside --home {home}, which is copied without keys")
+    for path in sorted(home.glob("agent-*.key")):
+        wanted = (
+            f"no key in a home: move it (mkdir -m 700 -p {keys} && mv {path} {keys}) if no copy of this home has left"
+        )
+        raise BadInput("--home", str(path), wanted)
+
+
 def write_key(path: Path, key: bytes) -> None:
     """A key file that only its owner can read; an existing one is a `FileExistsError` and is left alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_new(path, lambda file: file.write(key.hex().encode()))
 
 

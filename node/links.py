@@ -6,11 +6,13 @@ import asyncio
 import logging
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Protocol
 
 import grpc
 
-from node.limits import ROOM_SECONDS
+from node.errors import PeerFault
+from node.limits import ROOM_SECONDS, SLOWEST, UNREAD_SECONDS
 from node.queues import Link, Outgoing
 
 log = logging.getLogger("dpp2.node")
@@ -44,11 +46,14 @@ async def serve(link: Link, stream: Stream, conversation: Conversation) -> None:
     Whoever does not read does not hear that the other end is gone: a stream that waits too long is given up, to be
     dialled again. So is one on which nothing can be written any more.
     """
-    writer = asyncio.create_task(_drain(conversation.outgoing, stream))
+    outgoing = conversation.outgoing
+    writing = _Writing(outgoing, stream)
+    writer = asyncio.create_task(writing.drain())
     try:
         async with asyncio.timeout(None) as limit:
             end = _ending(limit)
             writer.add_done_callback(end)
+            outgoing.on_end = end
             try:
                 await _listen(stream, conversation)
             finally:
@@ -56,38 +61,62 @@ async def serve(link: Link, stream: Stream, conversation: Conversation) -> None:
     except TimeoutError:
         pass
     finally:
-        link.close(conversation.outgoing)
+        link.close(outgoing)
+        writing.watch.cancel()
         writer.cancel()
         await asyncio.wait([writer])  # not `await writer`, whose end could pass for a cancel of this task
         _tell_of(writer)
+    if outgoing.fault is not None:
+        raise PeerFault(outgoing.fault.kind, outgoing.fault.detail)  # itself would keep all that it passes through
 
 
-async def _drain(outgoing: Outgoing, stream: Stream) -> None:
-    """Write what is there and what comes until the stream ends. asyncio's own queue costs a tenth of a message."""
-    loop = asyncio.get_running_loop()
-    while True:
-        while (frame := outgoing.next()) is not None:
-            await stream.write(frame)
-        waiter = loop.create_future()
-        outgoing.on_put = partial(_wake, waiter)
-        await waiter
+class _Writing:
+    """Writes frames to a stream. A peer that does not read them in time is a fault: it may come back."""
+
+    def __init__(self, outgoing: Outgoing, stream: Stream) -> None:
+        self._outgoing, self._stream = outgoing, stream
+        self._loop = asyncio.get_running_loop()
+        self._until = inf  # when the frame that is being written must have been
+        self.watch = self._loop.call_later(UNREAD_SECONDS, self._look)
+
+    async def drain(self) -> None:
+        """Write what is there and what comes until the stream ends. asyncio's own queue costs a tenth of a message."""
+        outgoing, loop = self._outgoing, self._loop
+        while True:
+            while (frame := outgoing.next()) is not None:
+                self._until = loop.time() + UNREAD_SECONDS + len(frame) / SLOWEST
+                await self._stream.write(frame)
+            self._until = inf
+            waiter = loop.create_future()
+            outgoing.on_put = partial(wake, waiter)
+            await waiter
+
+    def _look(self) -> None:
+        """Now and then, since a timer for every frame would cost more than the frame."""
+        if self._loop.time() > self._until:
+            self._outgoing.end(PeerFault("not reading", f"a frame has waited for more than {UNREAD_SECONDS:g} s"))
+        else:
+            self.watch = self._loop.call_later(UNREAD_SECONDS / 4, self._look)
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Let whoever waits for it go on, unless something else has."""
     if not waiter.done():
         waiter.set_result(None)
 
 
 async def _listen(stream: Stream, conversation: Conversation) -> None:
     while (frame := await stream.read()) is not grpc.aio.EOF:
-        if not conversation.take(frame):
+        has_room = conversation.take(frame)
+        del frame  # which may be long, and the wait, too
+        if not has_room:
             await asyncio.wait_for(conversation.wait_for_room(), ROOM_SECONDS)
 
 
 def _ending(limit: asyncio.Timeout) -> Any:
-    """A writer that has died ends the reading, too, unless that is over."""
+    """A writer that has died, or a fault, ends the reading, too, unless that is over."""
 
-    def end(writer: asyncio.Task[None]) -> None:
+    def end(writer: asyncio.Task[None] | None = None) -> None:
         with suppress(RuntimeError):
             limit.reschedule(asyncio.get_running_loop().time())
 

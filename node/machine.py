@@ -9,23 +9,38 @@ comes back gets everything it lacks from there, and neighbours that die together
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
+from dpp2.edge_keys import Hello
 from dpp2.keys import derive
-from node.codec import finite, payload
-from node.effects import Effect, Failed, Finished, Record, SaveCheckpoint
-from node.errors import Diverged, PeerFault
+from dpp2.privacy.grid import uncovered
+from node.codec import payload, within
+from node.effects import Effect, Failed, Finished, KeepHellos, NoteUncovered, Record, SaveCheckpoint
+from node.errors import Diverged, PeerFault, Uncovered
 from node.files import Checkpoint
 from node.fingerprints import Fingerprint, fingerprinting
+from node.hellos import Hellos
 from node.hosting import Hosting, Neighbour, private_records, state_arrays
 from node.inbox import Inbox, Lane
 from node.keyring import Keyring
-from node.limits import ROUNDS_IN_HAND
 from node.mixing import Mixer
 from node.outbox import Outbox, SentDigests
+
+
+@dataclass(frozen=True, eq=False)
+class RunSetup:
+    """What a node needs for a run, before its folder tells what was drawn for it."""
+
+    run_id: str
+    hosting: Hosting
+    neighbours: Sequence[Neighbour]
+    keyring: Keyring
+
+    def agents(self, nonce: bytes) -> HostedRun:
+        return HostedRun.of(self, nonce)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +50,22 @@ class HostedRun:
     run_id: str
     hosting: Hosting
     neighbours: Sequence[Neighbour]
-    program: Program
+    program: Callable[[Mapping[int, Hello]], Program]  # of the hellos of the neighbours' agents
     mixer: Mixer
     start: Any  # the state at round 0
     fingerprint: Fingerprint
+    hellos: Mapping[int, Hello]  # of the hosted agents; empty where edges have no secrets to agree on
 
     @classmethod
-    def of(cls, hosting: Hosting, neighbours: Sequence[Neighbour], keyring: Keyring, run_id: str) -> HostedRun:
-        program = hosting.program(keyring, run_id)
-        start = hosting.start(program, keyring, run_id)
-        fingerprint = fingerprinting(derive(keyring.agents[hosting.owned[0]], "seal", run_id))
-        return cls(run_id, hosting, neighbours, program, hosting.mixer(neighbours), start, fingerprint)
+    def of(cls, setup: RunSetup, nonce: bytes) -> HostedRun:
+        """With keys that are those of this node in this run alone."""
+        hosting, neighbours, run_id = setup.hosting, setup.neighbours, setup.run_id
+        secrets = setup.keyring.secrets(run_id).with_nonce(nonce)
+        agents = hosting.agents.with_secrets(secrets)
+        start = agents.start(agents.program_without_edges())
+        fingerprint = fingerprinting(derive(secrets.agent_keys(hosting.owned)[0], "seal", run_id))
+        mixer, hellos = hosting.mixer(neighbours), agents.hellos()
+        return cls(run_id, hosting, neighbours, agents.program, mixer, start, fingerprint, hellos)
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -67,6 +87,8 @@ class Memory:
     checkpoint: Checkpoint | None
     known: Mapping[tuple[int, int], bytes]  # digests by round and phase
     released: int  # rounds
+    uncovered: int | None = None  # the first round whose noise float64 did not carry
+    hellos: Mapping[int, Hello] = field(default_factory=dict)  # that the run rests on
 
     @property
     def rounds_begun(self) -> int:
@@ -94,16 +116,22 @@ class _Saves:
 class RoundMachine:
     """`rounds` is how many it may run in all, `until` the orchestrator's credit."""
 
-    def __init__(self, agents: HostedRun, memory: Memory, rounds: int, *, every: int, telemetry: bool) -> None:
+    def __init__(
+        self, agents: HostedRun, memory: Memory, rounds: int, *, every: int, telemetry: bool, only_covered: bool = False
+    ) -> None:
+        """`only_covered`: stop before a round whose noise float64 does not carry."""
         self.agents, self.rounds, self._telemetry = agents, rounds, telemetry
+        self._only_covered, self._uncovered = only_covered, memory.uncovered
         self.k, self.state = 0, agents.start
         self.until = 0
         self.finished = False  # and durable
         self.failed = self._stopping = False
+        self.hellos = Hellos(agents.run_id, agents.hellos, agents.neighbours, memory.hellos)
+        self.program = None if self.hellos.missing() else agents.program(self.hellos.met)
         self.outbox = Outbox(agents.run_id, agents.hosting, agents.neighbours)
         self._digests = SentDigests(agents.phases, memory.known, memory.rounds_begun)
         self._saves = _Saves(every, memory.checkpoint)
-        self.inbox = self._new_inbox(every)
+        self.inbox = self._new_inbox()
         self._open: tuple[Round, Broadcast] | None = None  # the round that is being run, and what it said last
         self.ready = True  # `advance` may have something to do
         if memory.checkpoint is not None:
@@ -111,12 +139,10 @@ class RoundMachine:
             self.inbox.advance(self.k)
             self.inbox.forget(self.durable)
 
-    def _new_inbox(self, every: int) -> Inbox:
+    def _new_inbox(self) -> Inbox:
         agents = self.agents
         senders = {neighbour.node: neighbour.theirs for neighbour in agents.neighbours}
-        # After a restart from the older checkpoint a neighbour may be two checkpoints ahead, and one round on top.
-        ahead = 2 * every + 2
-        return Inbox(agents.run_id, agents.hosting.form, senders, ahead, agents.fingerprint)
+        return Inbox(agents.run_id, agents.hosting.form, senders, agents.fingerprint)
 
     # -- how it stands -----------------------------------------------------------------------------------------
 
@@ -136,14 +162,18 @@ class RoundMachine:
         return self.finished or self.failed or (self._open is None and self.k >= self.until)
 
     def waiting_for(self) -> list[int]:
-        """Agents whose rows the current round lacks."""
+        """Agents whose rows the current round lacks, or whose hello the first one."""
         missing = (self.inbox.missing(self.k, phase) for phase in self.outbox.sent)
-        return sorted(set().union(*missing)) if not self.finished else []
+        return sorted(self.hellos.missing().union(*missing)) if not self.finished else []
 
     def check_need(self, need: int) -> None:
         """From which round on a neighbour needs frames: its rounds rest on what has left here."""
         if not 0 <= need <= self.rounds_begun:
             raise PeerFault("bad metadata", f"no neighbour can be in round {str(need)[:20]}, as dpp2-need says")
+
+    def has_sent_more(self, need: int) -> bool:
+        """Whether a neighbour that speaks the truth proves that this node has forgotten rounds which it has sent."""
+        return self.rounds_begun < need <= self.agents.hosting.experiment.run.rounds
 
     # -- input -------------------------------------------------------------------------------------------------
 
@@ -154,6 +184,11 @@ class RoundMachine:
         self.until = min(max(self.until, until), self.rounds)
         self.ready = True
 
+    def meet(self, node: int, frame: bytes) -> None:
+        """What a neighbour said first on a new stream, where streams begin with hellos."""
+        self.hellos.meet(node, frame)
+        self.ready = True
+
     def open_lane(self, node: int, since: int) -> Lane:
         """A neighbour has a new stream to this node, on which it was asked for frames from round `since` on."""
         return self.inbox.lane(node, since)
@@ -162,11 +197,11 @@ class RoundMachine:
         """What a neighbour sent; a fault leaves everything as it was. False if there is enough in hand of this one."""
         if self.inbox.take(frame, lane):
             self.ready = True
-        return not self.inbox.has(lane, ROUNDS_IN_HAND)
+        return not self.inbox.has_enough(lane)
 
     def has_room(self, lane: Lane) -> bool:
         """Whether more should be read on this lane."""
-        return not self.inbox.has(lane, ROUNDS_IN_HAND)
+        return not self.inbox.has_enough(lane)
 
     def saved(self, k: int) -> None:
         """The checkpoint at round k is durable."""
@@ -197,11 +232,31 @@ class RoundMachine:
 
     def _begin(self, effects: list[Effect]) -> bool:
         """The next round, if there is credit for it and the disk keeps up."""
-        if not self._save_if_due(effects) or self.k >= self.until:
+        if not self._save_if_due(effects) or self.k >= self.until or not self._acquainted(effects):
             return False
-        program = self.agents.program.round(self.state, self.k)
-        self._broadcast(effects, program, next(program), ())
+        assert self.program is not None
+        program = self.program.round(self.state, self.k)
+        message = next(program)
+        if not message.covered:
+            self._uncover(effects)
+        self._broadcast(effects, program, message, ())
         return True
+
+    def _acquainted(self, effects: list[Effect]) -> bool:
+        """Whether there is a program: once all hellos are here. They are written down before anything leaves."""
+        if self.program is None and not self.hellos.missing():
+            self.program = self.agents.program(self.hellos.met)
+            self.hellos.settle()
+            effects.append(KeepHellos(dict(self.hellos.met)))
+        return self.program is not None
+
+    def _uncover(self, effects: list[Effect]) -> None:
+        """Nothing of this round has left yet."""
+        if self._uncovered is None or self.k < self._uncovered:
+            self._uncovered = self.k
+            effects.append(NoteUncovered(self.k))
+        if self._only_covered:
+            raise Uncovered(f"the run stops before round {self.k}, to keep its budget: {uncovered(self.k).reason}")
 
     def _go_on(self, effects: list[Effect]) -> None:
         """Through every phase for which everything is here."""
@@ -220,8 +275,9 @@ class RoundMachine:
         """`inputs`: fingerprints of what the message rests on."""
         k, phase, rows = self.k, message.phase, message.rows
         content = payload(rows)
-        if not finite(content):
-            raise Diverged(f"the run diverged: round {k} has left the range of floating point")
+        if not within(content, self.agents.hosting.form.largest):
+            largest = self.agents.hosting.form.largest
+            raise Diverged(f"the run diverged: what round {k} would send exceeds run.largest_value = {largest:.4g}")
         entry = self._digests.check(k, phase, inputs, self.agents.fingerprint(content))
         if entry is not None:
             effects.append(entry)

@@ -10,10 +10,12 @@ from typing import Any
 
 from node.admission import Admission, peer_certificate
 from node.cluster import Cluster
-from node.errors import PeerFault, Refusals
+from node.codec import message_limit
+from node.errors import NodeFailed, PeerFault, Refusals
+from node.hellos import HELLO_BYTES
 from node.hosting import Hosting, Neighbour
-from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS
-from node.links import STREAM_ENDED
+from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS, OPEN_SECONDS
+from node.links import STREAM_ENDED, wake
 from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
 from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
@@ -24,9 +26,35 @@ SERVICE, METHOD = "dpp2.node.v1.Peer", "Exchange"
 EXCHANGE = f"/{SERVICE}/{METHOD}"
 
 
-def transport_limit(hosting: Hosting) -> tuple[str, int]:
-    """gRPC's own limit, far above ours: it refuses unread, with the same status, but tells nobody who could count."""
-    return "grpc.max_receive_message_length", 16 * largest_frame(hosting) + (1 << 20)
+def transport_limits(hosting: Hosting) -> list[tuple[str, int]]:
+    """gRPC's own limits, above ours: it refuses unread, with the same status, but tells nobody who could count."""
+    theirs, ours = (HELLO_BYTES * len(agents) + (64 << 10) for agents in (hosting.foreign, hosting.owned))
+    return [
+        ("grpc.max_receive_message_length", 2 * largest_frame(hosting) + theirs),
+        ("grpc.max_send_message_length", message_limit(hosting.form, hosting.owned) + ours),
+    ]
+
+
+class Door:
+    """Lets the streams of one neighbour in, one by one and not too fast. Of those that wait the newest stays."""
+
+    def __init__(self) -> None:
+        self._opens = 0.0  # when the next one may come in
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(PeerFault("replaced", "a newer stream waits, and one is enough"))
+        waiting = self._waiting = loop.create_future()
+        turn = loop.call_at(self._opens, wake, waiting)
+        try:
+            await waiting
+        finally:
+            turn.cancel()
+            self._waiting = None if self._waiting is waiting else self._waiting
+            del waiting  # its exception would keep this frame, and this frame it
+        self._opens = loop.time() + OPEN_SECONDS
 
 
 class Peers:
@@ -44,6 +72,8 @@ class Peers:
         self._shell, self._agents = shell, shell.machine.agents
         self._cluster, self._identity, self._refusals = cluster, identity, refusals
         self._admission = admission
+        self._told_of: set[int] = set()  # nodes that seem to know more of us than we do
+        self._doors = {neighbour.node: Door() for neighbour in self._agents.neighbours}
 
     def dial(self) -> list[asyncio.Task[None]]:
         """One task for each neighbour that we are to dial: the lower-numbered node does."""
@@ -55,14 +85,16 @@ class Peers:
         metadata = dict(context.invocation_metadata())
         names = None if self._identity is None else proven_names(context.auth_context())
         neighbour, need = self._welcome(metadata, names)
+        self._check_need(neighbour, need)
+        await self._doors[neighbour.node].enter()
         since = self._shell.machine.k
         await context.send_initial_metadata((*self._metadata(since), *self._proof(metadata, context)))
-        await self._shell.speak(neighbour, need, context, since)
+        await self._talk(neighbour, need, context, since)
 
     async def _dial(self, neighbour: Neighbour) -> None:
         """Keep a stream open to a neighbour, for as long as this node lives."""
         address, name = self._target(neighbour)
-        options = [*CHANNEL_OPTIONS, transport_limit(self._agents.hosting)]
+        options = [*CHANNEL_OPTIONS, *transport_limits(self._agents.hosting)]
         wait = BACKOFF_FIRST
         async with open_channel(self._identity, address, name, options) as channel:
             method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them
@@ -75,7 +107,7 @@ class Peers:
                     if "dpp2-run" in metadata:  # otherwise it turned us away: it is not prepared yet
                         need, pem = self._recognise(neighbour, metadata, asked)
                         wait = BACKOFF_FIRST
-                        await self._while_admitted(pem, self._shell.speak(neighbour, need, call, since))
+                        await self._while_admitted(pem, self._talk(neighbour, need, call, since))
                 except PeerFault as fault:
                     self._refusals.count(fault)
                 except STREAM_ENDED:
@@ -86,6 +118,10 @@ class Peers:
                     call.cancel()
                 await asyncio.sleep(wait)  # not in `finally`: a node that stops does not wait
                 wait = min(2 * wait, BACKOFF_MOST)
+
+    async def _talk(self, neighbour: Neighbour, need: int, stream: Any, since: int) -> None:
+        if await self._shell.greet(neighbour, stream):
+            await self._shell.speak(neighbour, need, stream, since)
 
     def _proof(self, metadata: Mapping[str, Any], context: Any) -> Metadata:
         if self._identity is None:
@@ -101,11 +137,29 @@ class Peers:
         address, name = self._target(neighbour)
         if found != neighbour:
             raise PeerFault("unknown sender", f"{address} hosts other agents")
-        if self._identity is None or self._admission is None:
-            return need, None
-        pem = proven(self._identity, metadata, asked, name)
-        self._admission.admit(pem, datetime.now(UTC))
+        pem = None
+        if self._identity is not None and self._admission is not None:
+            pem = proven(self._identity, metadata, asked, name)
+            self._admission.admit(pem, datetime.now(UTC))
+        self._check_need(neighbour, need)
         return need, pem
+
+    def _check_need(self, neighbour: Neighbour, need: int) -> None:
+        """A neighbour rests on rounds that this home knows nothing of: a backup. Its word counts if it has proved who
+        it is; without TLS anybody could say it, so the log alone does.
+        """
+        if self._shell.machine.has_sent_more(need):
+            older = NodeFailed(
+                f"this home is older than what it has sent to agents {list(neighbour.theirs[:5])}, which are in round "
+                f"{need}: it is a copy or a backup, and a second noisy copy of one value would leak it; "
+                "run under another id"
+            )
+            if self._identity is not None:
+                self._shell.break_off(older)
+            elif neighbour.node not in self._told_of:
+                self._told_of.add(neighbour.node)
+                log.error("if that is node %d, and not somebody else (there is no TLS): %s", neighbour.node, older)
+        self._shell.machine.check_need(need)
 
     async def _while_admitted(self, pem: bytes | None, talk: Coroutine[Any, Any, None]) -> None:
         if pem is None or self._admission is None:
@@ -132,7 +186,9 @@ class Peers:
 
     def _welcome(self, metadata: Mapping[str, Any], proven: set[str] | None) -> tuple[Neighbour, int]:
         """Who is at the other end, and from which round on it needs frames. `proven`: the names in its certificate."""
-        if metadata.get("dpp2-run") != self._agents.run_id:
+        if "dpp2-run" not in metadata:
+            raise PeerFault("bad metadata", "dpp2-run is missing")
+        if metadata["dpp2-run"] != self._agents.run_id:
             raise PeerFault("wrong run", f"this node runs {self._agents.run_id[:8]}…")
         try:
             agents = {int(agent) for agent in str(metadata["dpp2-agents"]).split(",")}
@@ -142,7 +198,6 @@ class Peers:
         _check_proven(sorted(agents), proven)
         for neighbour in self._agents.neighbours:
             if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
-                self._shell.machine.check_need(need)
                 return neighbour, need
         raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import grpc
 import numpy as np
 
 from dpp2.errors import BadInput
 from node.codec import message_limit
-from node.errors import Diverged, NodeFailed, PeerFault
+from node.errors import Diverged, NodeFailed, PeerFault, told
 from node.hosting import Hosting, Neighbour
 from node.inbox import Lane
+from node.limits import HELLO_SECONDS
 from node.links import Stream, serve
 from node.run import NodeRun
 
@@ -38,6 +40,7 @@ class Shell:
         self._idle = asyncio.Event()  # nothing to do, and Watch should tell
         self._saving: asyncio.Task[None] | None = None
         self._releasing = asyncio.Lock()
+        run.on_failure = self._broken_off
 
     @property
     def run_id(self) -> str:
@@ -79,6 +82,12 @@ class Shell:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    def _broken_off(self) -> None:
+        """The rounds end; if they have ended, somebody else must hear of it."""
+        if self.machine.finished and self.run.failure is not None:
+            self.fail(self.run.failure)
+        self.wake()
+
     async def _save(self) -> None:
         """Rounds go on meanwhile. Nothing counts as durable before it is."""
         try:
@@ -110,12 +119,17 @@ class Shell:
         self._idle.clear()
 
     def fail(self, error: Exception) -> None:
-        """The run cannot go on: Watch says so, and so does the log."""
+        """The run cannot go on. Watch says so; the log says why, with everything that nobody else may hear."""
         expected = isinstance(error, _SAID_AS_THEY_ARE)
-        self.failure = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
-        self.diverged = isinstance(error, Diverged)
-        log.error(self.failure, exc_info=None if expected else error)
+        self.failure, self.diverged = told(error), isinstance(error, Diverged)
+        sentence = str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
+        log.error("the run has failed in round %d: %s", self.machine.k, sentence, exc_info=None if expected else error)
         self._idle.set()
+
+    def break_off(self, error: Exception) -> None:
+        """Something outside the rounds says that they cannot go on."""
+        self.run.break_off(error)
+        self.wake()
 
     async def end(self) -> None:
         """Orderly: what has been run is durable. The round task must have ended."""
@@ -129,6 +143,23 @@ class Shell:
             self.run.close()
 
     # -- streams -----------------------------------------------------------------------------------------------
+
+    async def greet(self, neighbour: Neighbour, stream: Stream) -> bool:
+        """Where edges have secrets, hellos come first on every stream, both ways. False if the stream ends instead."""
+        hellos = self.machine.hellos
+        if not hellos.exchanged:
+            return True
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                await stream.write(hellos.to(neighbour.node))
+                frame = await stream.read()
+        except TimeoutError:
+            raise PeerFault("bad hello", f"none came within {HELLO_SECONDS:g} s") from None
+        if frame is grpc.aio.EOF:
+            return False
+        self.machine.meet(neighbour.node, frame)
+        self.wake()
+        return True
 
     async def speak(self, neighbour: Neighbour, need: int, stream: Stream, since: int) -> None:
         """Until the stream ends. The neighbour needs frames from round `need` on, and was asked for those `since`."""

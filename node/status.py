@@ -19,6 +19,7 @@ STATUS = {
     "revoked": grpc.StatusCode.UNAUTHENTICATED,
     "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
     "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
+    "bad call": grpc.StatusCode.INVALID_ARGUMENT,
     "not a frame": grpc.StatusCode.INVALID_ARGUMENT,
     "bad senders": grpc.StatusCode.INVALID_ARGUMENT,
     "bad phase": grpc.StatusCode.INVALID_ARGUMENT,
@@ -27,7 +28,13 @@ STATUS = {
     "stale": grpc.StatusCode.OUT_OF_RANGE,
     "future": grpc.StatusCode.OUT_OF_RANGE,
     "other bytes": grpc.StatusCode.ALREADY_EXISTS,
+    "bad hello": grpc.StatusCode.INVALID_ARGUMENT,
+    "other hello": grpc.StatusCode.ALREADY_EXISTS,
+    "too large": grpc.StatusCode.INVALID_ARGUMENT,
     "oversize": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "too many copies": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "not reading": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "replaced": grpc.StatusCode.ABORTED,
 }
 
 

@@ -1,11 +1,12 @@
-"""Makes a run directory of the folders that nodes on several machines have written.
+"""Makes a run directory of what nodes on several machines have written, handed in as exports or as homes.
 
-Whoever collects need not hold anybody's data. With them, everything that an embedded run leaves is there. Without,
-there is what the nodes wrote down, and what would take another look at the data is left out and named.
+Whoever collects need not hold anybody's data, nor anybody's state. With both, everything that an embedded run leaves is
+there. Without, there is what the nodes wrote down; what would take another look at the data is left out and named.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,16 +16,23 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2 import keys as keyed
+from dpp2.algorithms.base import Private
+from dpp2.arrays import Array, within
 from dpp2.errors import MissingData
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
+from dpp2.problems.base import Objective
 from dpp2.recorder import Recorder
-from dpp2.stability import HOPELESS
-from orchestrator.merge import MergedRun
+from dpp2.simulation import Snapshot
+from orchestrator.exports import pack
+from orchestrator.given import open_nodes, refuse_keys
+from orchestrator.merge import MergedRun, NodeFolder
 from orchestrator.results import write_results
-from store.files import json_text, write_npz, write_text
+from store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
 from store.rundir import RunDirectory, epsilon_document, write_metrics
+
+_NEARLY = 2.0**-10  # of the bound that a run stops at when it diverges: so far something has got by then
 
 
 @dataclass(frozen=True)
@@ -37,78 +45,118 @@ class Collected:
     missing: str | None  # what could not be made, and why
 
 
-def collect(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: str | None, *, force: bool) -> Collected:
-    """Merge nodes' folders (their homes, or single runs in them) into the run directory `out`."""
+def collect(given: Sequence[Path], experiment: Experiment, out: Path, run_id: str | None, *, force: bool) -> Collected:
+    """Merge what nodes have left (exports, homes, or single runs in them) into the run directory `out`."""
     experiment = experiment.resolve()
-    folders, run_id = _runs(homes, run_id)
-    merged = MergedRun.open(folders, experiment.network.agents, run_id)
-    for node in merged.nodes:
-        if node.digest != experiment.digest:
-            has_run = f"what {node.path} has run, which is {node.digest[:8]}"
-            raise BadInput("--experiment", experiment.digest[:8], has_run)
+    refuse_keys(given)
+    nodes, run_id = open_nodes(given, run_id)
+    check_digests(nodes, experiment)
+    merged = MergedRun.of(nodes, experiment.network.agents, run_id)
     telemetry, early = "full" if merged.telemetry else "none", merged.k < experiment.run.rounds
     experiment = replace(experiment, run=experiment.run.updated(rounds=max(merged.k, 1), telemetry=telemetry))
     # Nothing is drawn any more, so any keys will do where the run's own are secret.
     prepared = PreparedRun.of(experiment, Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id))
-    missing = _missing(prepared)
-    write = _with_data(prepared, merged) if missing is None else _without_data(prepared, merged, early=early)
-    directory = RunDirectory.create(out, force=force)  # only now: folders that cannot be read must replace nothing
-    directory.describe(experiment)
-    write(directory)
+    objective, missing = _objective(prepared)
+    if objective is not None and objective.dimension != merged.dimension:
+        raise BadInput("DIR", merged.dimension, f"records of dimension {objective.dimension}, as the data have")
+    snapshot = merged.snapshot(experiment)
+    simulation = _simulation(prepared, snapshot) if objective is not None else None
+    if simulation is not None:
+        write: Callable[[RunDirectory], object] = partial(write_results, simulation)
+    else:
+        write = _of_records(prepared, snapshot, objective, early=early)
+    if "x" not in snapshot.state:
+        missing = "; ".join(["x^K: an export holds no state without telemetry", *([missing] if missing else [])])
+    _write_whole(out, experiment, write, force=force)
     return Collected(out, run_id, merged.k, merged.agents, merged.telemetry, missing)
 
 
-def _missing(prepared: PreparedRun) -> str | None:
-    """What cannot be made if the agents' data are not here."""
+def export(homes: Sequence[Path], experiment: Experiment, out: Path, run_id: str | None) -> list[NodeFolder]:
+    """Pack the records of nodes that have run here, for whoever collects."""
+    experiment = experiment.resolve()
+    nodes, _ = open_nodes(homes, run_id)
+    check_digests(nodes, experiment)
+    pack(nodes, experiment.algorithm, out)
+    return nodes
+
+
+def check_digests(nodes: Sequence[NodeFolder], experiment: Experiment) -> None:
+    """Refuse what has run another experiment."""
+    for node in nodes:
+        if node.digest != experiment.digest:
+            has_run = f"what {node.path} has run, which is {node.digest[:8]}"
+            raise BadInput("--experiment", experiment.digest[:8], has_run)
+
+
+def _write_whole(out: Path, experiment: Experiment, write: Callable[[RunDirectory], object], *, force: bool) -> None:
+    """Beside `out` first: what cannot be written whole replaces nothing."""
+    whole = out.resolve()
+    beside = whole.with_name(f".{whole.name}.part")
     try:
-        prepared.objective()
+        made = RunDirectory.create(beside, force=True)
+        made.describe(experiment)
+        write(made)
+        RunDirectory.create(out, force=force)
+        for file in [path for path in beside.rglob("*") if path.is_file()]:
+            file.replace(whole / file.relative_to(beside))
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _objective(prepared: PreparedRun) -> tuple[Objective | None, str | None]:
+    """The agents' objectives, or what cannot be made if their data are not here."""
+    try:
+        return prepared.objective(), None
     except MissingData as refusal:
-        return f"gap at the last x, and ε without privacy.smoothness: the agents' data are not here ({refusal})"
-    return None
+        why = f"the agents' data are not here ({refusal})"
+        return None, f"gap at the last x, and ε without privacy.smoothness: {why}"
 
 
-def _runs(homes: Sequence[Path], wanted: str | None) -> tuple[list[Path], str]:
-    """The folder of one run in each home; which one must be clear or said."""
-    found = [[home] if (home / "node.json").is_file() else sorted((home / "runs").glob("*")) for home in homes]
-    for home, runs in zip(homes, found, strict=True):
-        if not runs:
-            raise BadInput("DIR", str(home), "the home of a node that has run")
-    ids = set.intersection(*({folder.name for folder in runs} for runs in found))
-    if wanted is None and len(ids) != 1:
-        which = f"one of {', '.join(sorted(ids))}" if ids else "homes that have a run in common"
-        raise BadInput("--run-id", None, which)
-    chosen = wanted or ids.pop()
-    folders = [folder for runs in found for folder in runs if folder.name == chosen]
-    if len(folders) != len(homes):
-        raise BadInput("--run-id", chosen, f"a run of every folder: {', '.join(sorted(ids)) or 'there is none'}")
-    return folders, chosen
+def _simulation(prepared: PreparedRun, snapshot: Snapshot) -> Simulation | None:
+    """The run as if it had been embedded, where its state is whole."""
+    simulation, state = Simulation(prepared), snapshot.state
+    whole = {name: rows.shape for name, rows in simulation.driver.state().items()}
+    if {name: rows.shape for name, rows in state.items()} != whole:
+        return None
+    simulation.restore(snapshot)
+    return simulation
 
 
-def _with_data(prepared: PreparedRun, merged: MergedRun) -> Callable[[RunDirectory], object]:
-    simulation = Simulation(prepared)
-    simulation.restore(merged.snapshot(prepared.experiment))
-    return partial(write_results, simulation)
-
-
-def _without_data(prepared: PreparedRun, merged: MergedRun, *, early: bool) -> Callable[[RunDirectory], object]:
-    """What the nodes wrote down; nobody has measured the last x. `early`: they stopped before the last round."""
-    experiment, k, x = prepared.experiment, merged.k, merged.state()["x"]
-    smoothness = np.full(merged.agents, experiment.privacy.smoothness or np.nan)
-    account = Account.of(experiment, smoothness, merged.dimension)
-    recorder = Recorder.of(prepared, account, merged.dimension)
-    recorder.restore(k, merged.records(experiment.algorithm))
-    recorder.record_unmeasured(k, k + 1)
-    records = {"observation": recorder.observation(k, prepared.P), "truth": recorder.truth(k)}
+def _of_records(
+    prepared: PreparedRun, snapshot: Snapshot, objective: Objective | None, *, early: bool
+) -> Callable[[RunDirectory], object]:
+    """What the nodes wrote down, and no more than x of their state. `early`: they stopped before the last round."""
+    experiment, k, x, records = prepared.experiment, snapshot.k, snapshot.state.get("x"), snapshot.records
+    sent = records[experiment.algorithm.phases[0]]
+    _, agents, dimension = sent.shape
+    smoothness = np.full(agents, np.nan) if objective is None else objective.smoothness
+    account = replace(Account.of(experiment, smoothness, dimension), uncovered=snapshot.uncovered)
+    recorder = Recorder.of(prepared, account, dimension)
+    recorder.restore(k, records)
+    _measure_last(recorder, k, x, objective)
+    seen = {"observation": recorder.observation(k, prepared.P)}
+    private = {"truth": recorder.truth(k), "solution": None if x is None else {"x": x, "mean": x.mean(axis=0)}}
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
-    diverged = early and not np.abs(x).max() < HOPELESS
-    notes = list(account.notes_after(diverged=diverged))
-    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": notes}
+    last = [records[phase][-1:] for phase in experiment.algorithm.phases] + ([] if x is None else [x])
+    diverged = early and not all(within(rows, _NEARLY * experiment.run.largest) for rows in last)
+    document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes_after(diverged=diverged))}
 
     def write(directory: RunDirectory) -> None:
-        for name, arrays in (records | {"solution": {"x": x, "mean": x.mean(axis=0)}}).items():
-            if arrays is not None:
-                write_npz(directory.path / f"{name}.npz", arrays)
+        for arrays_of, mode in ((seen, PUBLIC), (private, PRIVATE)):
+            for name, arrays in arrays_of.items():
+                if arrays is not None:
+                    write_npz(directory.path / f"{name}.npz", arrays, mode)
         write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
         write_text(directory.path / "privacy.json", json_text(document))
 
     return write
+
+
+def _measure_last(recorder: Recorder, k: int, x: Array | None, objective: Objective | None) -> None:
+    """The metrics of x^k, which no round has paid for, where both it and the objectives are here."""
+    if x is None or objective is None:
+        recorder.record_unmeasured(k, k + 1)
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        values, grad = objective(x)
+        recorder.record_metrics(k, [x], [Private(values, grad, {}, {})])

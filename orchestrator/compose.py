@@ -19,7 +19,10 @@ from orchestrator.demonstration import Demonstration
 PORT = 7000
 _FIRST_LINK_PORT = 7100
 _QUIET = 10  # seconds without anybody, after which the eavesdropper takes the run to be over
+_GIVEN_UP = 120  # seconds without progress, after which the orchestrator gives up and ends the agents that it reaches
+_DESERTED = 300  # seconds without an orchestrator or, for the eavesdropper, without any agent: then nobody will come
 _FILES = "--experiment /etc/dpp2/experiment.toml --cluster /etc/dpp2/cluster.toml"
+_ORCHESTRATE = f"orchestrate {_FILES}\n      --state /state/orchestrator.json --patience {_GIVEN_UP}"
 _PEM = ("ca", "cert", "key")
 EXPERIMENT, DAMPED, RELAYED, DIRECT = "experiment.toml", "experiment-damped.toml", "cluster.toml", "cluster-direct.toml"
 
@@ -67,7 +70,7 @@ class Deployment:
     def tls(self) -> str:
         """Laid over the base: certificates for everybody. The relay still stands on every link."""
         agents = "".join(self._agent_with_certificate(agent) for agent in self.agents)
-        orchestrator = _service("orchestrator", f"orchestrate {_FILES} --state /state/orchestrator.json", tls=True)
+        orchestrator = _service("orchestrator", _ORCHESTRATE, tls=True)
         people = [*(f"node-{agent}" for agent in self.agents), "orchestrator", "probe"]
         files = [(who, kind) for who in people for kind in _PEM]
         secrets = "".join(_secret(f"{who}.{kind}.pem", f"./secrets/certs/{who}/{kind}.pem") for who, kind in files)
@@ -121,7 +124,15 @@ class Deployment:
             f"      --link {i}-{j}=0.0.0.0:{port},agent-{j}:{PORT}\n" for (i, j), port in self.links.items()
         )
         data = ", ".join(f"agent-{agent}.npz" for agent in self.agents)
-        return _OTHERS.format(files=_FILES, quiet=_QUIET, relays=relays, last=len(self.agents) - 1, data=data)
+        return _OTHERS.format(
+            files=_FILES,
+            orchestrate=_ORCHESTRATE,
+            quiet=_QUIET,
+            deserted=_DESERTED,
+            relays=relays,
+            last=len(self.agents) - 1,
+            data=data,
+        )
 
     def _secrets(self) -> list[str]:
         return ["eta.key", *(f"agent-{agent}.{kind}" for agent in self.agents for kind in ("key", "npz"))]
@@ -136,7 +147,7 @@ OVERRIDES: dict[str, Callable[[Deployment], str]] = {
 
 def _node(agent: int) -> str:
     keys = "--keys /run/secrets --eta-key /run/secrets/eta.key"
-    return f"node --agents {agent} {_FILES} --home /home/dpp2\n      {keys} --telemetry full"
+    return f"node --agents {agent} {_FILES} --home /home/dpp2\n      {keys} --telemetry full --patience {_DESERTED}"
 
 
 def _service(name: str, command: str, *, tls: bool, merged: str = "") -> str:
@@ -160,7 +171,8 @@ def _audit(run: str) -> str:
 
 
 _HEAD = """\
-# `make keys` once, then `docker-compose up`: it ends when every container has ended, and the result lies in ./runs.
+# `make keys` once, then `docker-compose up`: it ends when every container has ended, and the result lies in ./runs. It
+# always ends: whoever waits in vain gives up (--patience), and says for whom. The same command then goes on.
 # The audit's exit code is the run's: docker wait "$(docker-compose ps -q audit)"
 #
 # Agents write down x, gradients and noise (--telemetry full) for the audit to be scored against. An agent that has
@@ -177,7 +189,7 @@ x-participant: &participant
   cap_drop: [ALL]
   security_opt: ["no-new-privileges:true"]
 
-# Whoever dies comes back and resumes where its own files left off; one that refuses to start is given up.
+# An agent that dies comes back and resumes where its own files left off; one that refuses to start is given up.
 x-agent: &agent
   <<: *participant
   restart: on-failure:8
@@ -195,11 +207,11 @@ networks:
 _OTHERS = """\
 
   # Hands out rounds and hears round numbers: neither data, nor keys, nor vectors. Begins when somebody listens, so
-  # that nothing goes by unheard.
+  # that nothing goes by unheard. It is not started again by itself: when it gives up, it has said why.
   orchestrator:
-    <<: *agent
+    <<: *participant
     command: >-
-      orchestrate {files} --state /state/orchestrator.json --plaintext
+      {orchestrate} --plaintext
     healthcheck: {{disable: true}}
     stop_signal: SIGINT
     depends_on: {{eavesdropper: {{condition: service_healthy}}}}
@@ -209,7 +221,7 @@ _OTHERS = """\
   eavesdropper:
     <<: *participant
     command: >-
-      tap relay --out /captures --quiet {quiet}
+      tap relay --out /captures --quiet {quiet} --patience {deserted}
 {relays}    healthcheck: {{test: ls /captures/*, interval: 1s, timeout: 5s, retries: 60}}
     volumes: [./runs/nodes/eavesdropper:/captures]
 
@@ -252,7 +264,7 @@ _SNIFFING = f"""\
     entrypoint: [sh, -ec]
     command:
       - |
-        dpp2 tap sniff --interface "$$BRIDGE" --port {PORT} --out /captures --quiet {_QUIET}
+        dpp2 tap sniff --interface "$$BRIDGE" --port {PORT} --out /captures --quiet {_QUIET} --patience {_DESERTED}
         chmod g+r /captures/*
     environment: {{BRIDGE: "${{DPP2_BRIDGE:-dpp2-links}}"}}
 """

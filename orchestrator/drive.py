@@ -2,12 +2,14 @@
 
 Strict: one round at a time, for demonstrations. Windowed: a credit of many rounds, within which neighbours keep
 each other in step by the data itself. A node that is late, or gone for a while, is waited for and named. The run ends
-where the first node's own budget ends: nobody can be made to go further, and the others are told.
+where the first node's own budget ends: nobody can be made to go further, and the others are told. A node that says
+why it cannot go on ends the run; with `patience`, so does a time in which nothing moves.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,12 +18,15 @@ from typing import Any
 import grpc
 
 from node.cluster import Cluster
+from node.errors import plain
 from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CALL_SECONDS, CHANNEL_OPTIONS
 from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
 
 _RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 _STOP_SECONDS = 5.0
+_SILENT_SECONDS = 3.0  # nodes report every second, even if nothing moves
+_NAMED = 8  # nodes in one sentence
 
 
 class DriveFailed(Exception):
@@ -33,9 +38,13 @@ class NodeStatus:
     """What is known of one node."""
 
     prepared: bool = False
+    here: bool = False  # it answers now
+    trouble: str = ""  # why not
+    heard: float = 0.0  # when it last did
     allowed: int = 0
     reason: str = ""
     round: int = 0
+    most: int = 0  # rounds that it has ever said it has completed
     finished: bool = False
     waiting_for: list[int] = field(default_factory=list)
     frames: int = 0
@@ -47,12 +56,21 @@ class Drive:
     """One run over the nodes of a cluster."""
 
     def __init__(
-        self, cluster: Cluster, run_id: str, digest: str, *, window: int, identity: Identity | None = None
+        self,
+        cluster: Cluster,
+        run_id: str,
+        digest: str,
+        *,
+        window: int,
+        identity: Identity | None = None,
+        patience: float | None = None,
     ) -> None:
+        """`patience`: seconds without any progress after which the run is given up; None: it waits."""
         self.cluster, self.run_id, self.digest, self.window = cluster, run_id, digest, window
         self.seen = {node: NodeStatus() for node in cluster.nodes()}
-        self.diverged = False
-        self._identity = identity
+        self.diverged, self.ended = False, ""  # and why
+        self._identity, self._patience = identity, patience
+        self._progress, self._progressed = 0, time.monotonic()
         self._prepared = asyncio.Event()
         self._news = asyncio.Event()
         self._moved = asyncio.Event()  # replaced whenever a node was heard of
@@ -67,6 +85,7 @@ class Drive:
                     await asyncio.wait_for(self._news.wait(), 0.2)
                 self._news.clear()
                 progress(self)
+                self._check_patience()
                 if self._failure:
                     raise DriveFailed(self._failure)
         finally:
@@ -90,8 +109,56 @@ class Drive:
         hanging = [seen for seen in self.seen.values() if seen.round == self.round]
         return sorted(absent or {agent for seen in hanging for agent in seen.waiting_for})
 
+    def absent(self) -> str:
+        """Which nodes are missing, have gone or are silent, and why, in one sentence; empty if all are there."""
+        found = [f"{self._name(node)} {why}" for node, seen in self.seen.items() if (why := self._why_absent(seen))]
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return "; ".join(found[:_NAMED]) + more
+
+    def _why_absent(self, seen: NodeStatus) -> str:
+        if seen.finished:
+            return ""
+        if not seen.here:
+            reason = f" ({seen.trouble})" if seen.trouble else ""
+            return f"has gone{reason}" if seen.prepared else f"is not there yet{reason}"
+        silent = time.monotonic() - seen.heard > _SILENT_SECONDS and self._prepared.is_set()
+        return "does not answer: it is busy, paused or cut off" if silent else ""
+
+    def stuck(self) -> str:
+        """Who waits for whom, in one sentence, if nothing has moved for a while; empty otherwise."""
+        if time.monotonic() - self._progressed < _SILENT_SECONDS or not self._prepared.is_set():
+            return ""
+        waiting = [node for node, seen in self.seen.items() if seen.waiting_for and seen.round == self.round]
+        refused = sum(seen.refused for seen in self.seen.values())
+        note = f"; nodes have turned away {refused} frames or calls, and their logs say which" if refused else ""
+        note += self._fallen_back()
+        agents = ", ".join(map(str, self.late()[:_NAMED]))
+        nodes = ", ".join(map(str, waiting[:_NAMED]))
+        return f"no round ends: nodes {nodes} wait for rows of agents {agents}{note}" if waiting else ""
+
+    def _fallen_back(self) -> str:
+        """Nodes that have been further than they are. A checkpoint explains it, and so does an old copy of a home."""
+        back = [(node, seen) for node, seen in self.seen.items() if seen.round < seen.most]
+        said = [f"; {self._name(node)} was in round {seen.most} and is back in {seen.round}" for node, seen in back]
+        return "".join(said[:_NAMED]) + (": a home must not come from a backup" if said else "")
+
+    def _check_patience(self) -> None:
+        moved = sum(seen.prepared + seen.round + seen.finished for seen in self.seen.values())
+        now = time.monotonic()
+        if moved != self._progress:
+            self._progress, self._progressed = moved, now
+        elif self._patience is not None and now - self._progressed > self._patience:
+            why = "; ".join(found for found in (self.absent(), self.stuck()) if found)
+            self._fail(f"given up after {self._patience:g} s without progress: {why or 'nobody says why'}")
+
     def _agents(self, node: int) -> tuple[int, ...]:
         return self.cluster.agents_of_node(node)
+
+    def _name(self, node: int) -> str:
+        """A node as its operator knows it."""
+        agents, address = self._agents(node), self.cluster.addresses[node]
+        several = f"agents {', '.join(map(str, agents[:_NAMED]))}{', …' if len(agents) > _NAMED else ''}; "
+        return f"node {node} ({several if len(agents) > 1 else ''}{address})"
 
     async def _follow(self, node: int) -> None:
         """One node until it has finished. Whatever ends this early ends the run: nobody else would hear of it."""
@@ -99,12 +166,13 @@ class Drive:
         try:
             await self._attend_again_and_again(node, address)
         except grpc.aio.AioRpcError as error:
-            self._fail(f"node {node} ({address}): {error.details()}")
+            self._fail(f"{self._name(node)}: {plain(str(error.details()))}")
         except Exception as error:
-            self._fail(f"node {node} ({address}): {type(error).__name__}: {error}")
+            self._fail(f"{self._name(node)}: {type(error).__name__}: {plain(str(error))}")
 
     def _fail(self, why: str) -> None:
-        self._failure = why
+        """The first reason counts: others follow from it."""
+        self._failure = self._failure or why
         self._news.set()
 
     async def _attend_again_and_again(self, node: int, address: str) -> None:
@@ -119,6 +187,7 @@ class Drive:
                 except grpc.aio.AioRpcError as error:
                     if error.code() not in _RETRY:
                         raise
+                    self.seen[node].here, self.seen[node].trouble = False, _reason(error)
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, BACKOFF_MOST)
 
@@ -126,10 +195,9 @@ class Drive:
         """One life of a node: prepare it, then hear of it, while credit goes out beside that."""
         run, seen = self.run_id, self.seen[node]
         reply = await control.Prepare(wire_pb2.PrepareRequest(run=run, digest=self.digest), timeout=CALL_SECONDS)
-        seen.round, seen.allowed, seen.reason, seen.prepared = reply.round, reply.allowed, reply.reason, True
-        if all(other.prepared for other in self.seen.values()):
-            self._prepared.set()
-        await self._prepared.wait()
+        seen.round, seen.allowed, seen.reason = reply.round, reply.allowed, plain(reply.reason)
+        seen.prepared, seen.here, seen.heard = True, True, time.monotonic()
+        self._note_prepared()
         releasing = asyncio.create_task(self._release(control))
         try:
             async for report in control.Watch(wire_pb2.WatchRequest(run=run)):
@@ -140,8 +208,16 @@ class Drive:
             releasing.cancel()
             await asyncio.wait({releasing})
 
+    def _note_prepared(self) -> None:
+        """Once all are prepared, credit goes out: silence counts from then on."""
+        if not self._prepared.is_set() and all(seen.prepared for seen in self.seen.values()):
+            for seen in self.seen.values():
+                seen.heard = time.monotonic()
+            self._prepared.set()
+
     async def _release(self, control: Any) -> None:
-        """Hand out credit as the slowest node comes on, half a window at a time, until the end has been named."""
+        """Once all are prepared, hand out credit as the slowest node comes on, half a window at a time, to the end."""
+        await self._prepared.wait()
         released, last = 0, False
         while not last:
             moved = self._moved
@@ -156,11 +232,17 @@ class Drive:
     def _hear(self, node: int, report: Any) -> None:
         seen = self.seen[node]
         seen.round, seen.finished, seen.waiting_for = report.round, report.finished, list(report.waiting_for)
+        seen.most = max(seen.most, seen.round)
         seen.frames, seen.bytes, seen.refused = report.frames_sent, report.bytes_sent, report.refused
+        seen.here, seen.heard = True, time.monotonic()
         if report.diverged:
-            self.diverged = True
+            self.diverged, self.ended = True, plain(report.failure)
         elif report.failure:
-            self._fail(f"node {node}: {report.failure}")
+            self._fail(f"{self._name(node)} has failed in round {report.round}: {plain(report.failure)}")
+        elif report.finished and report.round < self.last.allowed:
+            rounds = f"has ended after {report.round} rounds where {self.last.allowed} were due"
+            who = "somebody else has told it that they were the last (without TLS anybody can)"
+            self._fail(f"{self._name(node)} {rounds}: {who}; the same command goes on")
         self._news.set()
         self._moved.set()
         self._moved = asyncio.Event()
@@ -169,6 +251,12 @@ class Drive:
         """Up to which round, and whether that is the end."""
         until = min(self.round + self.window, self.last.allowed)
         return until, until == self.last.allowed
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    """Why a node does not answer: gRPC's details end with the cause."""
+    cause = plain(str(error.details() or "")).rpartition(": ")[2]
+    return cause[:80] or error.code().name.lower().replace("_", " ")
 
 
 async def stop(cluster: Cluster, run_id: str, identity: Identity | None = None) -> None:

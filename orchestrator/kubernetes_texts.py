@@ -182,7 +182,8 @@ spec:
           args:
             - node
             - --agents={agent}
-            - --home=/home/dpp2
+            - --home=/home/dpp2/home
+            - --keys=/home/dpp2/keys
             - --eta-key={secrets}/eta.key
             - --experiment=/etc/dpp2/experiment.toml
             - --cluster=/etc/dpp2/cluster.toml

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +16,7 @@ from dpp2 import Experiment
 from dpp2.prepared import PreparedRun
 from dpp2.topology import FromFile
 from node.cluster import Cluster
-from node.keyring import write_key
+from node.keyring import folder_of_keys, write_key
 from node.tls import ORCHESTRATOR, Identity
 from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
@@ -78,9 +79,10 @@ class LocalCluster:
                         keeper.result()  # why it gave up
             self.round, self.diverged = drive.round, drive.diverged
             if work.done():
+                self._stopping = True
+                await stop(cluster, run_id, self._identity)  # whether it went well or not
                 work.result()
-                self.finished = self._stopping = True
-                await stop(cluster, run_id, self._identity)
+                self.finished = True
             else:
                 work.cancel()
         finally:
@@ -118,7 +120,7 @@ class LocalCluster:
         secrets = self._prepared.secrets
         keys: dict[Path, bytes] = {}
         for node, group in self._groups.items():
-            paths = [self._home(node) / f"agent-{agent}.key" for agent in group]
+            paths = [folder_of_keys(self._home(node)) / f"agent-{agent}.key" for agent in group]
             keys |= dict(zip(paths, secrets.agent_keys(group), strict=True))
         return keys | {self._folder / "eta.key": secrets.eta}
 
@@ -128,17 +130,36 @@ class LocalCluster:
     async def _spawn(self, node: int, port: int) -> None:
         """Start a node and wait until it listens; one that is killed on the way is started again."""
         for _ in range(_MOST_RESTARTS):
-            process = await asyncio.create_subprocess_exec(
-                *self._command(node, port), stdout=asyncio.subprocess.PIPE, start_new_session=True
-            )
-            assert process.stdout is not None
+            process, said = await self._announced(self._command(node, port))
             self._processes[node] = process
-            if said := await process.stdout.readline():
+            if said:
                 self._ports[node] = int(json.loads(said)["listening"])
                 return
             if await process.wait() > 0:  # it refused to start, and has said why
                 raise DriveFailed(f"node {node} did not start (exit code {process.returncode}); its message is above")
         raise DriveFailed(f"node {node} was killed {_MOST_RESTARTS} times while starting")
+
+    async def _announced(self, command: list[str]) -> tuple[asyncio.subprocess.Process, bytes]:
+        """Start a node; returns what it says on a descriptor of its own when it listens, nothing if it has ended.
+
+        What its agents' objectives print goes where its log goes, to standard error: standard output is ours.
+        """
+        ours, its = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, "--announce", str(its), pass_fds=[its], stdout=2, start_new_session=True
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(its)
+        stream = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(ours, "rb", buffering=0)
+        )
+        with closing(transport):
+            return process, await stream.readline()
 
     def _command(self, node: int, port: int) -> list[str]:
         agents, home = ",".join(map(str, self._groups[node])), str(self._home(node))
@@ -148,6 +169,7 @@ class LocalCluster:
             *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
             *("--eta-key", str(self._folder / "eta.key"), "--ledger", str(self._ledger)),
             *("--telemetry", self._prepared.experiment.run.telemetry),
+            "--trust-journal",  # nobody takes part but this user's own processes, none of which lies
             *(*security, "--die-with-parent", str(os.getpid())),
         ]
 

@@ -3,64 +3,158 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
+from dpp2.errors import one_line
+from dpp2.privacy import MOST_ROUNDS
 from dpp2.simulation import Snapshot
+from node.disk import RealDisk
 from node.errors import NodeFailed
+from node.files import read_records, records_file
 from node.run import final_state
+
+_ID = re.compile(r"[0-9a-f]{1,64}")
+_MOST_FACTS, _MOST_STATE = 2**20, 2**30  # bytes of node.json and of a checkpoint
+
+
+class Stored(Protocol):
+    """Where the records of one node lie."""
+
+    def has(self, name: str) -> bool: ...
+
+    def read(self, name: str, rounds: int, width: int) -> Array:
+        """So many numbers for each of the first rounds, (rounds, width); fewer, or damaged ones, are a `BadInput`."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeFolder:
-    """What one node left behind: its agents' records of rounds 0 … k−1 and their state at k."""
+    """What one node left behind: its agents' records of rounds 0 … k−1 and, where it is there, their state at k."""
 
     path: Path
     agents: list[int]
     run_id: str
     digest: str
     k: int
+    dimension: int
     state: dict[str, Array]
+    stored: Stored
+    uncovered: int | None  # the first round whose noise float64 did not carry
 
     @classmethod
     def open(cls, path: Path) -> NodeFolder:
-        try:
+        with refused("DIR", path, "the folder of a node that has run"):
+            for file in (path / "node.json", *path.glob("checkpoint*.bin")):
+                plain_size(file, _MOST_FACTS if file.suffix == ".json" else _MOST_STATE)
             facts = json.loads((path / "node.json").read_text())
             state = final_state(path)
             k = int(state.pop("k"))
-            return cls(path, list(facts["agents"]), str(facts["run"]), str(facts["digest"]), k, state)
-        except (OSError, ValueError, IndexError, KeyError, TypeError, NodeFailed) as error:
-            raise BadInput("DIR", str(path), f"the folder of a node that has run ({error})") from None
+            return cls.of(path, facts | {"rounds": k, "dimension": state["x"].shape[1]}, state, FolderRecords(path))
+
+    @classmethod
+    def of(cls, path: Path, facts: Mapping[str, Any], state: dict[str, Array], stored: Stored) -> NodeFolder:
+        """Of facts that anybody may have written; what is wrong with them is a `ValueError`."""
+        agents, k, dimension = facts["agents"], facts["rounds"], facts["dimension"]
+        if not isinstance(agents, list) or not agents or any(not _counts(agent) for agent in agents):
+            raise ValueError("agents are no numbers")
+        if len(set(agents)) != len(agents):
+            raise ValueError("an agent is there twice")
+        if not _counts(k) or k > MOST_ROUNDS or not _counts(dimension) or not 0 < dimension < 2**31:
+            raise ValueError("rounds or dimension are no such number")
+        if not all(isinstance(facts[name], str) and _ID.fullmatch(facts[name]) for name in ("run", "digest")):
+            raise ValueError("run or digest is not hexadecimal")
+        for name, rows in state.items():
+            if rows.ndim < 1 or len(rows) != len(agents) or (name == "x" and rows.shape[1:] != (dimension,)):
+                raise ValueError(f"{name} has the shape {rows.shape}")
+        uncovered = facts.get("uncovered")
+        if uncovered is not None and not _counts(uncovered):
+            raise ValueError("uncovered is no round")
+        return cls(path, agents, facts["run"], facts["digest"], k, dimension, state, stored, uncovered)
+
+    def fits(self, other: NodeFolder) -> bool:
+        """Whether rows of both have one shape; an export may have less of the state than a home."""
+        common = self.state.keys() & other.state.keys()
+        alike = all(self.state[name].shape[1:] == other.state[name].shape[1:] for name in common)
+        return self.dimension == other.dimension and alike
 
     def has(self, name: str) -> bool:
-        return (self.path / "records" / f"{name}.f64").exists()
+        return self.stored.has(name)
 
     def records(self, name: str, width: int) -> Array:
         """(k, agents, width)."""
-        return self._read(name, self.k * len(self.agents) * width).reshape(self.k, len(self.agents), width)
+        return self._read(name, len(self.agents) * width).reshape(self.k, len(self.agents), width)
 
     def scalars(self, name: str) -> Array:
         """(k,): one number a round, the same at every node."""
-        return self._read(name, self.k)
+        return self._read(name, 1).reshape(self.k)
 
-    def _read(self, name: str, count: int) -> Array:
-        content = np.fromfile(self.path / "records" / f"{name}.f64", dtype="<f8")
-        if len(content) < count:
-            raise BadInput("DIR", str(self.path), f"whole records, but those of {name} end before round {self.k}")
-        return content[:count]
+    def _read(self, name: str, width: int) -> Array:
+        numbers = self.stored.read(name, self.k, width)
+        if name != "values" and not np.isfinite(numbers).all():  # f_i alone may leave the range of numbers
+            raise BadInput("DIR", str(self.path), f"finite numbers, which those of {name} are not")
+        return numbers
 
-    def state_at(self, k: int, dimension: int) -> dict[str, Array]:
+    def state_at(self, k: int) -> dict[str, Array]:
         """At round k; of an earlier one than it ended at, x may be on record and the rest is lost."""
         if self.k == k:
             return self.state
         lost = {name: np.full_like(rows, np.nan) for name, rows in self.state.items()}
-        return lost | ({"x": self.records("x", dimension)[k]} if self.has("x") else {})
+        return lost | ({"x": self.records("x", self.dimension)[k]} if self.has("x") else {})
+
+
+@dataclass(frozen=True)
+class FolderRecords:
+    """The files that a node appends to."""
+
+    path: Path
+
+    def has(self, name: str) -> bool:
+        return (self.path / records_file(name)).exists()
+
+    def read(self, name: str, rounds: int, width: int) -> Array:
+        with refused("DIR", self.path, f"whole records, and those of {name} are not"):
+            plain_size(self.path / records_file(name))
+            try:
+                return read_records(RealDisk(self.path), name, rounds, width)
+            except NodeFailed as error:
+                raise BadInput("DIR", str(self.path), f"whole records, but {error}") from None
+
+
+@contextmanager
+def refused(field: str, path: Path, wanted: str) -> Iterator[None]:
+    """Whatever goes wrong with what others have written becomes one sentence."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except Exception as error:  # JSON, zip, NumPy and the disk raise a dozen kinds
+        raise BadInput(field, str(path), f"{wanted} ({one_line(error)})") from None
+
+
+def plain_size(path: Path, most: int | None = None) -> int:
+    """Bytes of a file that is no link and no device, and that no link leads to within its run."""
+    if any(part.is_symlink() for part in (path, path.parent)):
+        raise ValueError(f"{path.name} lies behind a link")
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is no plain file")
+    if most is not None and found.st_size > most:
+        raise ValueError(f"{path.name} has {found.st_size} bytes, where {most} are the most")
+    return found.st_size
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +171,11 @@ class MergedRun:
 
         Nodes of a run that diverged stop where they are, a few rounds apart: what all of them have is kept.
         """
-        nodes = [NodeFolder.open(path) for path in folders]
+        return cls.of([NodeFolder.open(path) for path in folders], agents, run_id, diverged=diverged)
+
+    @classmethod
+    def of(cls, nodes: list[NodeFolder], agents: int, run_id: str, *, diverged: bool = False) -> MergedRun:
+        """The same of nodes that have been opened."""
         for node in nodes:
             if node.run_id != run_id:
                 raise BadInput("DIR", str(node.path), f"records of run {run_id[:8]}…, not of {node.run_id[:8]}…")
@@ -85,27 +183,38 @@ class MergedRun:
         if found != list(range(agents)):
             missing = sorted(set(range(agents)) - set(found))
             what = f"agent {missing[0]} is missing" if missing else "some are there twice"
-            raise BadInput("DIR", len(folders), f"folders of all {agents} agents, each once, but {what}")
+            raise BadInput("DIR", len(nodes), f"folders of all {agents} agents, each once, but {what}")
         k = min(node.k for node in nodes)
         if not diverged and any(node.k != k for node in nodes):
-            raise BadInput("DIR", len(folders), f"nodes that ended at one round, not at {sorted({n.k for n in nodes})}")
+            behind = next(node.path for node in nodes if node.k == k)
+            raise BadInput("DIR", str(behind), f"nodes that ended at one round, not at {sorted({n.k for n in nodes})}")
+        for node in nodes:
+            if not node.fits(nodes[0]):
+                raise BadInput("DIR", str(node.path), f"rows of the shape that {nodes[0].path} has")
         return cls(nodes, agents, k)
 
     @property
     def dimension(self) -> int:
-        return int(self.nodes[0].state["x"].shape[1])
+        return self.nodes[0].dimension
 
     @property
     def telemetry(self) -> bool:
         """Whether every node has written down what was private."""
         return all(node.has("x") for node in self.nodes)
 
+    @property
+    def uncovered(self) -> int | None:
+        """The first round that was not covered at some node."""
+        return min((node.uncovered for node in self.nodes if node.uncovered is not None), default=None)
+
     def state(self) -> dict[str, Array]:
-        """The agents' state at round k."""
-        state = {name: np.empty((self.agents, *rows.shape[1:])) for name, rows in self.nodes[0].state.items()}
-        for node in self.nodes:
-            for name, rows in node.state_at(self.k, self.dimension).items():
-                state[name][node.agents] = rows
+        """What every node has of the agents' state at round k. Exports have at most x."""
+        parts = [node.state_at(self.k) for node in self.nodes]
+        state = {}
+        for name in (name for name in parts[0] if all(name in part for part in parts)):
+            state[name] = np.empty((self.agents, *parts[0][name].shape[1:]))
+            for node, part in zip(self.nodes, parts, strict=True):
+                state[name][node.agents] = part[name]
         return state
 
     def records(self, section: AlgorithmSection) -> dict[str, Array]:
@@ -118,9 +227,10 @@ class MergedRun:
         return rows | scalars | {"values": self._rows("values", 1)[:, :, 0]}
 
     def _rows(self, name: str, width: int) -> Array:
+        parts = [node.records(name, width)[: self.k] for node in self.nodes]  # first: what is claimed must be there
         rows = np.empty((self.k, self.agents, width))
-        for node in self.nodes:
-            rows[:, node.agents] = node.records(name, width)[: self.k]
+        for node, part in zip(self.nodes, parts, strict=True):
+            rows[:, node.agents] = part
         return rows
 
     def snapshot(self, experiment: Experiment, seconds: float = 0.0) -> Snapshot:
@@ -134,6 +244,7 @@ class MergedRun:
             state=self.state(),
             watched={},
             records=self.records(experiment.algorithm),
+            uncovered=self.uncovered,
         )
 
 
@@ -143,3 +254,5 @@ def load_node_records(
     """A simulation takes up what the nodes of its run did, in this many seconds."""
     merged = MergedRun.open(folders, simulation.prepared.graph.agents, simulation.run_id, diverged=diverged)
     simulation.restore(merged.snapshot(simulation.experiment, seconds))
+    if diverged and not simulation.budget.stopped_uncovered:
+        simulation.convict()

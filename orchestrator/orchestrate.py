@@ -16,7 +16,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.prepared import PreparedRun, Secrets
 from node.cluster import Cluster
 from node.tls import Identity
-from orchestrator.drive import Drive, stop
+from orchestrator.drive import Drive, DriveFailed, stop
 from store.files import write_text
 
 
@@ -29,6 +29,7 @@ class RunSummary:
     wanted: int
     stopped: str  # why there were fewer, if so
     diverged: bool
+    ended: str  # why, where a node could not go on
     frames: int
     bytes: int
     refused: int
@@ -62,6 +63,7 @@ class Orchestration:
     identity: Identity | None
     window: int  # rounds of credit
     keep: bool  # leave the nodes running at the end
+    patience: float | None = None  # seconds without progress after which the run is given up; None: it waits
 
 
 def orchestrate(asked: Orchestration, progress: Callable[[Drive], None]) -> RunSummary:
@@ -78,6 +80,7 @@ def orchestrate(asked: Orchestration, progress: Callable[[Drive], None]) -> RunS
         wanted=experiment.run.rounds,
         stopped=drive.last.reason,
         diverged=drive.diverged,
+        ended=drive.ended,
         frames=sum(one.frames for one in seen),
         bytes=sum(one.bytes for one in seen),
         refused=sum(one.refused for one in seen),
@@ -86,8 +89,17 @@ def orchestrate(asked: Orchestration, progress: Callable[[Drive], None]) -> RunS
 
 async def _driven(asked: Orchestration, progress: Callable[[Drive], None]) -> Drive:
     run_id, digest, identity = asked.run_id, asked.prepared.experiment.digest, asked.identity
-    drive = Drive(asked.cluster, run_id, digest, window=asked.window, identity=identity)
-    await drive.run(progress)
-    if not asked.keep:
-        await stop(asked.cluster, run_id, identity)
+    drive = Drive(asked.cluster, run_id, digest, window=asked.window, identity=identity, patience=asked.patience)
+    try:
+        await drive.run(progress)
+    except DriveFailed:
+        await _stop(asked)
+        raise
+    await _stop(asked)
     return drive
+
+
+async def _stop(asked: Orchestration) -> None:
+    """A run that has failed ends the nodes, too: without it they would wait for ever."""
+    if not asked.keep:
+        await stop(asked.cluster, asked.run_id, asked.identity)

@@ -13,7 +13,7 @@ from dpp2 import Result
 from dpp2.arrays import Array
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
-from dpp2.privacy.plan import Plans
+from dpp2.privacy.plans import Plans
 from store.files import write_whole
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 Whoever sees x^K as it is recovers e^{K−1} exactly, and with it everything. x^K + w^K, with the very w^K that round K
 would use, costs one more term of the same kind as every round; a resumed run that goes on sends the same sum again.
+Where x^K is a function of the messages (DPP³), it is released as it is, and costs nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from store.files import json_text, write_npz, write_text
 from store.ledgers import LedgerFile
 from store.rundir import RunDirectory
 
+_FREE = "x^K is a function of the messages, and ε covers whoever hears them all: publishing it costs nothing more"
+
 
 @dataclass(frozen=True, eq=False)
 class Published:
     path: Path
-    x: Array  # x^K + w^K
+    x: Array
+    what: str  # x^K + w^K; x^K itself where ε covers it
     rounds: int
     before: Epsilon | Unsupported
     epsilon: Epsilon | Unsupported
@@ -33,7 +37,7 @@ class Published:
 
 
 def publish(run: Path) -> Published:
-    """Release x^K + w^K of a finished or stopped run into published.npz, and charge every agent for it."""
+    """Release x^K + w^K (DPP³: x^K) of a finished or stopped run into published.npz, and charge every agent for it."""
     directory = RunDirectory.open(run)
     experiment = Experiment.load(run / "experiment.toml")
     simulation = Simulation(PreparedRun.of(experiment, directory.secrets(experiment)))
@@ -55,7 +59,10 @@ def publish(run: Path) -> Published:
     account = simulation.account
     spent = account.epsilon(simulation.k, published=True)
     notes = account.notes_without("solution")  # that is what publishing answers
-    return Published(path, x, simulation.k, account.epsilon(simulation.k), spent, notes)
+    what = f"x^{simulation.k} + w^{simulation.k}"
+    if experiment.algorithm.result_is_covered:
+        what, notes = f"x^{simulation.k}", (_FREE, *notes)
+    return Published(path, x, what, simulation.k, account.epsilon(simulation.k), spent, notes)
 
 
 def _note(path: Path, simulation: Simulation) -> None:

@@ -52,6 +52,7 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
     simulation = _simulation(experiment, directory.secrets(experiment))
+    directory.check_same(simulation.experiment)
     snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
     if snapshot is not None:
         simulation.restore(snapshot)
@@ -69,6 +70,8 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
     except BadInput:
         directory.discard()
         raise
+    if not transport.keeps_accounts:
+        simulation.tell_uncovered(ledgers.reserve)
     try:
         directory.begin(simulation.prepared)
         transport.run(simulation, directory, shape, progress)

@@ -19,10 +19,11 @@ def called(name: str) -> dict[str, str]:
 
 
 class EpsilonDocument(TypedDict):
-    """ε and its log10 beside the paper's; null where there is no number, and then the reason says why."""
+    """ε, its log10 and log2 of its δ_dp beside the paper's; null where there is no number: the reason says why."""
 
     epsilon: float | None
     log10_epsilon: float | None
+    log2_delta: float | None  # of the δ_dp beside ε, with noise on a grid
     reason: str | None
     paper_epsilon: float | None
     paper_log10_epsilon: float | None

@@ -15,21 +15,23 @@ from dpp2.arrays import Array
 from dpp2.records import Records
 from store.documents import plain
 
+PRIVATE, PUBLIC = 0o600, 0o644  # whom a file is for: its owner, or everybody
+
 
 def read_npz(path: Path) -> Records:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return Records({name: arrays[name] for name in arrays.files})
 
 
-def write_npz(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> None:
+def write_npz(path: Path, arrays: Mapping[str, Array], mode: int = PUBLIC) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays), mode)  # type: ignore[arg-type]  # savez's own keyword clashes
 
 
-def write_text(path: Path, text: str, mode: int = 0o644) -> None:
+def write_text(path: Path, text: str, mode: int = PUBLIC) -> None:
     write_whole(path, lambda file: file.write(text.encode()), mode)
 
 
-def write_whole(path: Path, fill: Callable[[IO[bytes]], Any], mode: int = 0o644) -> None:
+def write_whole(path: Path, fill: Callable[[IO[bytes]], Any], mode: int = PUBLIC) -> None:
     """Write a file with `fill`, or replace the one that is there."""
     beside = path.with_name(f".{path.name}.part")
     try:

@@ -1,5 +1,10 @@
 """Where ledgers live: one SQLite file, a row for every agent of every run on every data set.
 
+Data from outside are known by their values (format 2). Format 1 knew them by the bytes of a file; its entries stay as
+they are. Names of the same data (the bytes of a file, a data set's name, a program without its comments) are linked for
+ever when they are charged together. What was charged under one of them counts under all: a name can join budgets and
+never open a fresh one.
+
 SQLite gives what a ledger needs and nobody should write by hand: a charge is durable before it returns, and two runs
 that start at once on the same data cannot both be granted the last of the budget.
 
@@ -11,10 +16,12 @@ rounds are known to have been run, because a seeded run can be run again, for fe
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +29,20 @@ from dpp2.budget import RunBudget
 from dpp2.errors import BadInput
 from dpp2.privacy import Epsilon, Ledger, Unsupported
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
-    data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, entry TEXT NOT NULL, settled INTEGER NOT NULL,
-    PRIMARY KEY (data, run, agent)
+log = logging.getLogger("dpp2.ledger")
+
+_FORMAT = 2
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS entries (data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, "
+    "entry TEXT NOT NULL, settled INTEGER NOT NULL, PRIMARY KEY (data, run, agent))",
+    "ALTER TABLE entries ADD COLUMN format INTEGER NOT NULL DEFAULT 1",  # of the file when the entry was made
+    "CREATE TABLE same (data TEXT NOT NULL, known_as TEXT NOT NULL, PRIMARY KEY (data, known_as))",  # both ways
+    f"PRAGMA user_version = {_FORMAT}",
+)
+# Everything that is linked to some names of data, however far.
+_ALIKE = """
+WITH RECURSIVE alike(name) AS (
+    SELECT value FROM json_each(?) UNION SELECT same.known_as FROM same JOIN alike ON same.data = alike.name
 )
 """
 
@@ -35,7 +52,8 @@ class Total:
     """One agent's account of one data set."""
 
     agent: str
-    data: str
+    data: str  # the identity of one version
+    names: tuple[str, ...]  # of the data set, if it has any
     runs: int
     spent: Epsilon | Unsupported
 
@@ -54,7 +72,8 @@ class LedgerFile:
             if rounds := budget.allowance.rounds:
                 pairs = zip(ledgers, budget.account.mechanisms, strict=True)
                 run_id = budget.run_id
-                rows.store(run_id, [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs])
+                charged = [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs]
+                rows.store(run_id, [ledger.uncover(run_id, budget.uncovered) for ledger in charged])
 
     def consult(self, budget: RunBudget) -> None:
         """Tell the run how far its budget goes; others will charge."""
@@ -62,13 +81,21 @@ class LedgerFile:
             budget.allow(rows.load(budget))
 
     def settle(self, budget: RunBudget) -> None:
-        """The run has ended: it is charged for the rounds that were run, now or earlier under the same id."""
+        """The run has ended: it is charged for the rounds that were run, now or earlier under the same id.
+
+        Also where the charge is gone, since the file was lost meanwhile.
+        """
         run_id = budget.run_id
         with self._transaction() as rows:
-            charged = [ledger for ledger in rows.load(budget) if run_id in ledger.entries]
+            pairs = zip(rows.load(budget), budget.account.mechanisms, strict=True)
+            charged = [
+                ledger if run_id in ledger.entries else ledger.charge(run_id, mechanism, budget.k - 1)
+                for ledger, mechanism in pairs
+                if run_id in ledger.entries or budget.k > 0
+            ]
             ran = [max(budget.k, rows.settled(run_id, ledger)) for ledger in charged]
             settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
-            rows.store(run_id, settled, budget.k)
+            rows.store(run_id, [ledger.uncover(run_id, budget.uncovered) for ledger in settled], budget.k)
 
     def knows(self, budget: RunBudget) -> bool:
         """Whether every agent of the run has been charged for it here."""
@@ -76,11 +103,30 @@ class LedgerFile:
         with self._transaction() as rows:
             return all(run_id in ledger.entries for ledger in rows.load(budget))
 
+    def has_seen(self, budget: RunBudget) -> bool:
+        """Whether any agent of the run has been charged for it here."""
+        with self._transaction() as rows:
+            return any(budget.run_id in ledger.entries for ledger in rows.load(budget))
+
+    def lacks(self, runs: Sequence[str]) -> list[str]:
+        """Those of these runs for which nobody has been charged here."""
+        with self._transaction() as rows:
+            return [run_id for run_id in runs if not rows.has_run(run_id)]
+
     def totals(self) -> list[Total]:
         """What every agent has spent on each of its data sets, over all runs."""
         with self._transaction() as rows:
-            ledgers = rows.everything()
-        return [Total(ledger.agent, ledger.data_digest, len(ledger.entries), ledger.spent()) for ledger in ledgers]
+            return [
+                Total(ledger.agent, ledger.data_digest, rows.names(ledger), len(ledger.entries), ledger.spent())
+                for ledger in rows.everything()
+            ]
+
+    def join(self, data: str, dataset: str) -> None:
+        """Entries under this identity count for the named data set from now on."""
+        with self._transaction() as rows:
+            if not rows.has(data):
+                raise BadInput("--join", data, f"the identity of data that {self.path} has entries for")
+            rows.link([Ledger("", data, known_as=(f"dataset {dataset}",))])
 
     def publish(self, budget: RunBudget) -> None:
         """Charge for x^K + w^K, or refuse where an agent's budget does not reach."""
@@ -100,11 +146,13 @@ class LedgerFile:
     @contextmanager
     def _transaction(self) -> Iterator[_Rows]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDONLY, 0o600))
         try:
             connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             try:
-                connection.execute(_SCHEMA)
                 connection.execute("BEGIN IMMEDIATE")
+                _bring_up_to_date(connection, self.path)
                 yield _Rows(connection)
                 connection.execute("COMMIT")
             finally:
@@ -113,37 +161,104 @@ class LedgerFile:
             raise BadInput("ledger", str(self.path), f"a ledger that can be used ({error})") from None
 
 
+def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()  # 0: a new file, or one of format 1
+    if found not in (0, _FORMAT):
+        raise BadInput("ledger", str(path), f"a ledger of format 1 or {_FORMAT}, not of {found}")
+    for statement in _SCHEMA if found == 0 else ():
+        connection.execute(statement)
+
+
 class _Rows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._linked = bool(connection.execute("SELECT count(*) FROM (SELECT 1 FROM same LIMIT 1)").fetchone()[0])
 
     def load(self, budget: RunBudget) -> list[Ledger]:
         """One ledger per agent of the run, with what earlier runs on its data have charged."""
-        return [self._ledger(empty) for empty in budget.fresh_ledgers()]
+        return [self._ledger(empty, budget.run_id) for empty in budget.fresh_ledgers()]
 
-    def _ledger(self, empty: Ledger) -> Ledger:
-        """Of each run the agent's own entry; of a run where the data lay with others, each of theirs."""
-        question = "SELECT run, agent, entry FROM entries WHERE data = ?"
-        found = self._connection.execute(question, (empty.data_digest,)).fetchall()
-        runs = {run: _plain(entry) for run, agent, entry in found if agent == empty.agent}
-        others = {f"{run} of agent {agent}": _plain(entry) for run, agent, entry in found if run not in runs}
-        return Ledger.from_dict({**empty.to_dict(), "runs": runs | others})
+    def _ledger(self, empty: Ledger, current: str | None = None) -> Ledger:
+        """Of each run the agent's own entry; of a run where the data lay with others, each of theirs.
 
-    def everything(self) -> list[Ledger]:
-        """All ledgers of the file."""
-        owners = self._connection.execute(
-            "SELECT DISTINCT agent, data FROM entries ORDER BY CAST(agent AS INTEGER), data"
+        Another version of the data has other noise, so under one id it is another run. In the current run other agents
+        have other parts of a data set: these entries are theirs alone.
+        """
+        found, data = self._entries(empty), empty.data_digest
+        took_part = {run for run, agent, _, _ in found if agent == empty.agent}
+        runs = {
+            _entry_name(run, agent, version, empty): _plain(entry)
+            for run, agent, version, entry in found
+            if agent == empty.agent or (run not in took_part and (run != current or version == data))
+        }
+        return replace(Ledger.from_dict({**empty.to_dict(), "runs": runs}), known_as=empty.known_as)
+
+    def _entries(self, ledger: Ledger) -> list[tuple[str, str, str, Any]]:
+        """(run, agent, data, entry) of everything charged for these data, under whatever name."""
+        columns = "SELECT run, agent, data, entry FROM entries WHERE data"
+        if not (self._linked or ledger.known_as):  # 100,000 agents ask
+            return self._connection.execute(f"{columns} = ?", (ledger.data_digest,)).fetchall()
+        return self._connection.execute(f"{_ALIKE} {columns} IN alike", (_names(ledger),)).fetchall()
+
+    def names(self, ledger: Ledger) -> tuple[str, ...]:
+        """What the data set is called by its owner."""
+        found = self._connection.execute(f"{_ALIKE} SELECT name FROM alike ORDER BY name", (_names(ledger),))
+        return tuple(name.removeprefix("dataset ") for (name,) in found if name.startswith("dataset "))
+
+    def link(self, ledgers: Sequence[Ledger]) -> None:
+        """All names of the same data, both ways."""
+        pairs = [(ledger.data_digest, name) for ledger in ledgers for name in ledger.known_as]
+        both = [*pairs, *((name, data) for data, name in pairs)]
+        self._connection.executemany("INSERT OR IGNORE INTO same (data, known_as) VALUES (?, ?)", both)
+
+    def has(self, data: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM entries WHERE data = ?", (data,)).fetchone() is not None
+
+    def has_run(self, run_id: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM entries WHERE run = ?", (run_id,)).fetchone() is not None
+
+    def _tell_of_format_1(self, run_id: str, ledgers: Sequence[Ledger]) -> None:
+        """Nobody can tell whether an old entry was on these data, if the file has changed since: so say it."""
+        fresh = [ledger for ledger in ledgers if ledger.known_as and set(ledger.entries) == {run_id}]
+        agents = [ledger.agent for ledger in fresh if not self._is_linked(ledger.data_digest)]
+        question = (
+            "SELECT count(*) FROM entries WHERE format = 1 AND data NOT IN (SELECT data FROM same) "
+            "AND agent IN (SELECT value FROM json_each(?))"
         )
-        return [self._ledger(Ledger(agent, data)) for agent, data in owners.fetchall()]
+        (count,) = self._connection.execute(question, (json.dumps(agents),)).fetchone()
+        if count:
+            log.warning(
+                "%d ledger entries of format 1 belong to no data seen since, and the data of agent %s are new: "
+                "if their file has changed, dpp2 privacy ledger --join brings both under one name",
+                *(count, ", ".join(agents)),
+            )
+
+    def _is_linked(self, data: str) -> bool:
+        return self._connection.execute("SELECT 1 FROM same WHERE data = ?", (data,)).fetchone() is not None
+
+    def everything(self) -> Iterator[Ledger]:
+        """All ledgers of the file; versions of one data set are one."""
+        owners = self._connection.execute(
+            "SELECT agent, data FROM entries GROUP BY agent, data ORDER BY CAST(agent AS INTEGER), data"
+        )
+        shown: set[tuple[str, str]] = set()
+        for agent, data in owners.fetchall():
+            if (agent, data) not in shown:
+                ledger = Ledger(agent, data)
+                shown |= {(agent, version) for _, _, version, _ in self._entries(ledger)}
+                yield self._ledger(ledger)
 
     def settled(self, run_id: str, ledger: Ledger) -> int:
         """How many rounds of the run are known to have been run."""
         question = "SELECT settled FROM entries WHERE data = ? AND run = ? AND agent = ?"
-        return int(self._connection.execute(question, (ledger.data_digest, run_id, ledger.agent)).fetchone()[0])
+        found = self._connection.execute(question, (ledger.data_digest, run_id, ledger.agent)).fetchone()
+        return int(found[0]) if found is not None else 0
 
     def store(self, run_id: str, ledgers: Sequence[Ledger], settled: int = 0) -> None:
+        self._tell_of_format_1(run_id, ledgers)
+        self.link(ledgers)
         self._connection.executemany(
-            "INSERT INTO entries (data, run, agent, entry, settled) VALUES (?, ?, ?, ?, ?) "
+            f"INSERT INTO entries (data, run, agent, entry, settled, format) VALUES (?, ?, ?, ?, ?, {_FORMAT}) "
             "ON CONFLICT DO UPDATE SET entry = excluded.entry, settled = max(settled, excluded.settled)",
             [(ledger.data_digest, run_id, ledger.agent, _entry(ledger, run_id), settled) for ledger in ledgers],
         )
@@ -152,6 +267,16 @@ class _Rows:
 def _charged_exactly(ledger: Ledger, rounds: int, run_id: str) -> Ledger:
     settled = ledger.settle(run_id, rounds)
     return settled.charge(run_id, ledger.entries[run_id].mechanism, rounds - 1) if rounds else settled
+
+
+def _entry_name(run: str, agent: str, version: str, ledger: Ledger) -> str:
+    """What a ledger calls an entry: its own by the run alone."""
+    whose = "" if agent == ledger.agent else f" of agent {agent}"
+    return f"{run}{whose}" if version == ledger.data_digest else f"{run}{whose} on {version[:12]}"
+
+
+def _names(ledger: Ledger) -> str:
+    return json.dumps([ledger.data_digest, *ledger.known_as])
 
 
 def _plain(entry: Any) -> dict[str, Any]:

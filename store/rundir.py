@@ -35,7 +35,8 @@ from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.simulation import Snapshot
 from store.documents import EpsilonDocument
-from store.files import json_text, read_npz, write_npz, write_text
+from store.files import PRIVATE, json_text, read_npz, write_npz, write_text
+from store.modes import make_private
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
 _OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
@@ -46,6 +47,7 @@ _NOT_COVERED = {
     "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
+_CHANGED = "the experiment that was run, but experiment.toml or a file named in it has changed"
 _FACTS = ("k", "seconds", "digest", "diverged")  # of a snapshot, in state.npz beside the agents' state
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
@@ -69,11 +71,11 @@ class RunDirectory:
             for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
                 for file in (path / "checkpoint").glob(pattern):
                     file.unlink()
-            for folder, ours in (("nodes", "groups.json"), ("tap", "*-0001.*")):
-                if any((path / folder).glob(ours)):
+            for folder, ours in (("nodes", ("groups.json", "node-*")), ("tap", ("*-0001.*",))):
+                if any(any((path / folder).glob(one)) for one in ours):
                     shutil.rmtree(path / folder)
         try:
-            (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            make_private(path / "checkpoint")
         except OSError as error:
             raise BadInput("--out", str(path), f"a directory that can be made ({error.strerror})") from None
         return cls(path)
@@ -107,10 +109,22 @@ class RunDirectory:
         if prepared.experiment.run.seed == "os":
             assert isinstance(secrets.agent, bytes)  # in one process all agents have one
             kept = {"agent": secrets.agent.hex(), "eta": secrets.eta.hex(), "run_id": secrets.run_id}
-            write_text(self.checkpoint / "secrets.json", json.dumps(kept), mode=0o600)
+            write_text(self.checkpoint / "secrets.json", json.dumps(kept), PRIVATE)
 
     def describe(self, experiment: Experiment) -> None:
         write_text(self.path / "experiment.toml", _versions() + experiment.to_toml())
+
+    def check_same(self, experiment: Experiment) -> None:
+        """Refuse to go on with another experiment than the one that the nodes of this run have begun.
+
+        A run over nodes has no state of its own before it ends, in which `load` would find that out.
+        """
+        for facts in self.path.glob("nodes/node-*/runs/*/node.json"):
+            digest = experiment.digest
+            with suppress(OSError, ValueError, KeyError, TypeError):  # its node will say what is wrong with it
+                digest = str(json.loads(facts.read_text())["digest"])
+            if digest != experiment.digest:
+                raise self._refused(_CHANGED)
 
     def secrets(self, experiment: Experiment) -> Secrets | None:
         """Of an unseeded run; a seeded one derives them again."""
@@ -125,9 +139,10 @@ class RunDirectory:
         """Its records first, the state last: a state is only there if its records are."""
         since, k = snapshot.since, snapshot.k
         if k > since:
-            write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", snapshot.records)
+            write_npz(self.checkpoint / f"records-{since:09d}-{k:09d}.npz", snapshot.records, PRIVATE)
         facts = {name: np.array(getattr(snapshot, name)) for name in _FACTS}
-        write_npz(self.checkpoint / "state.npz", {**snapshot.state, **snapshot.watched, **facts}, 0o600)
+        facts["uncovered"] = np.array([] if snapshot.uncovered is None else [snapshot.uncovered], dtype=np.int64)
+        write_npz(self.checkpoint / "state.npz", {**snapshot.state, **snapshot.watched, **facts}, PRIVATE)
 
     def load(self, fresh: Snapshot, rounds: int) -> Snapshot | None:
         """Where the last checkpoint left off; None if the run was killed before its first.
@@ -140,17 +155,18 @@ class RunDirectory:
             saved = read_npz(path)
             k, seconds = int(saved["k"]), float(saved["seconds"])
             digest, diverged = str(saved["digest"]), bool(saved["diverged"])
+            uncovered = next(iter(saved["uncovered"].tolist()), None)
             state = {name: _of_shape(array.shape, name, saved[name]) for name, array in fresh.state.items()}
             watched = {name: saved[name] for name in fresh.watched}
         if digest != fresh.digest:
-            raise self._refused("the experiment that was run, but experiment.toml or a file named in it has changed")
+            raise self._refused(_CHANGED)
         if diverged:
             raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")
         if k > rounds:
             raise BadInput("run.rounds", rounds, f"at least {k}, the rounds that were run already")
         records = {name: np.empty((k, *array.shape[1:])) for name, array in fresh.records.items()}
         self._read_records(records, k)
-        return Snapshot(k, 0, digest, seconds, diverged, state, watched, records)
+        return Snapshot(k, 0, digest, seconds, diverged, state, watched, records, uncovered)
 
     def _read_records(self, records: dict[str, Array], k: int) -> None:
         """Rounds 0 … k−1: those of the finished run, then the checkpoint's. Rounds after k will be run again."""
@@ -187,9 +203,9 @@ class RunDirectory:
         if result.observation is not None:
             write_npz(self.path / "observation.npz", result.observation)
         if result.truth is not None:
-            write_npz(self.path / "truth.npz", result.truth)
+            write_npz(self.path / "truth.npz", result.truth, PRIVATE)
         with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
-            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)})
+            write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)}, PRIVATE)
         write_metrics(self.path / "metrics.csv", result.metrics)
         write_text(self.path / "privacy.json", json_text(privacy_document(result)))
         self.save(snapshot)
@@ -215,14 +231,16 @@ class RunDirectory:
 
 def privacy_document(result: Result) -> dict[str, object]:
     """What a run cost, for privacy.json and `--json`."""
-    privacy = result.privacy
+    privacy, algorithm = result.privacy, result.experiment.algorithm
+    covered = {"solution.npz"} if algorithm.result_is_covered else set()
+    covered |= set() if result.truth else {"truth.npz"}
     return {
         **epsilon_document(privacy.epsilon, privacy.paper_epsilon),
         "rounds": result.rounds,
         "budget": result.experiment.privacy.budget,
         "stopped": privacy.stopped,
         "notes": list(privacy.notes),
-        "not_covered": {name: why for name, why in _NOT_COVERED.items() if name != "truth.npz" or result.truth},
+        "not_covered": {name: why for name, why in _NOT_COVERED.items() if name not in covered},
     }
 
 
@@ -231,6 +249,7 @@ def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsup
     return {
         "epsilon": spent.value if isinstance(spent, Epsilon) else None,
         "log10_epsilon": spent.log10 if isinstance(spent, Epsilon) else None,
+        "log2_delta": spent.log2_delta if isinstance(spent, Epsilon) and spent.tail else None,
         "reason": spent.reason if isinstance(spent, Epsilon) else str(spent),
         "paper_epsilon": claimed.value if isinstance(claimed, PaperEpsilon) else None,
         "paper_log10_epsilon": claimed.log10 if isinstance(claimed, PaperEpsilon) else None,
@@ -258,7 +277,7 @@ def write_metrics(path: Path, metrics: Records) -> None:
     whole = {"round", "bytes"}
     columns = [metrics[name].astype(int).tolist() if name in whole else metrics[name].tolist() for name in metrics]
     lines = [",".join(metrics), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))]
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n", PRIVATE)
 
 
 def _of_shape(shape: tuple[int, ...], name: str, array: Array) -> Array:

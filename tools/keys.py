@@ -25,6 +25,7 @@ from dpp2.keys import fresh_key
 from node.keyring import write_key
 from orchestrator import certs
 from store.files import write_npz, write_text
+from store.modes import make_private
 
 NOBODY_IN_PARTICULAR = 10001
 SAMPLES, DIMENSION = 200, 10
@@ -42,7 +43,7 @@ def main() -> None:
     made = draw_keys(secrets, len(agents)) + draw_data(secrets, len(agents))
     made += certs.make(secrets / "certs", [(agent,) for agent in agents])
     for name in (*(f"agent-{agent}" for agent in agents), "orchestrator", "eavesdropper"):
-        (nodes / name).mkdir(parents=True, exist_ok=True)
+        make_private(nodes / name)
     user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODY_IN_PARTICULAR, NOBODY_IN_PARTICULAR)
     give_away(secrets, nodes, user, group)
     write_text(Path(".env"), f"DPP2_UID={user}\nDPP2_GID={group}\n")

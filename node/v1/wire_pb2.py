@@ -24,33 +24,35 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12node/v1/wire.proto\x12\x0c\x64pp2.node.v1\"d\n\x05\x46rame\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x0f\n\x07senders\x18\x04 \x03(\r\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x11\n\tdimension\x18\x06 \x01(\r\"-\n\x0ePrepareRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"N\n\x0cPrepareReply\x12\x0e\n\x06\x61gents\x18\x01 \x03(\r\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\":\n\x0eReleaseRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05until\x18\x02 \x01(\x04\x12\x0c\n\x04last\x18\x03 \x01(\x08\"\x0e\n\x0cReleaseReply\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x9d\x01\n\x08Progress\x12\r\n\x05round\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\x12\x13\n\x0bwaiting_for\x18\x03 \x03(\r\x12\x13\n\x0b\x66rames_sent\x18\x04 \x01(\x04\x12\x12\n\nbytes_sent\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x07 \x01(\t\x12\x10\n\x08\x64iverged\x18\x08 \x01(\x08\"\x1a\n\x0bStopRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x0b\n\tStopReply2@\n\x04Peer\x12\x38\n\x08\x45xchange\x12\x13.dpp2.node.v1.Frame\x1a\x13.dpp2.node.v1.Frame(\x01\x30\x01\x32\x8e\x02\n\x07\x43ontrol\x12\x43\n\x07Prepare\x12\x1c.dpp2.node.v1.PrepareRequest\x1a\x1a.dpp2.node.v1.PrepareReply\x12\x43\n\x07Release\x12\x1c.dpp2.node.v1.ReleaseRequest\x1a\x1a.dpp2.node.v1.ReleaseReply\x12=\n\x05Watch\x12\x1a.dpp2.node.v1.WatchRequest\x1a\x16.dpp2.node.v1.Progress0\x01\x12:\n\x04Stop\x12\x19.dpp2.node.v1.StopRequest\x1a\x17.dpp2.node.v1.StopReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12node/v1/wire.proto\x12\x0c\x64pp2.node.v1\"9\n\x05Hello\x12\r\n\x05\x61gent\x18\x01 \x01(\r\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\r\n\x05nonce\x18\x03 \x01(\x0c\"\x89\x01\n\x05\x46rame\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\x04\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x0f\n\x07senders\x18\x04 \x03(\r\x12\x0c\n\x04rows\x18\x05 \x01(\x0c\x12\x11\n\tdimension\x18\x06 \x01(\r\x12#\n\x06hellos\x18\x07 \x03(\x0b\x32\x13.dpp2.node.v1.Hello\"-\n\x0ePrepareRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"N\n\x0cPrepareReply\x12\x0e\n\x06\x61gents\x18\x01 \x03(\r\x12\r\n\x05round\x18\x02 \x01(\x04\x12\x0f\n\x07\x61llowed\x18\x03 \x01(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\":\n\x0eReleaseRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05until\x18\x02 \x01(\x04\x12\x0c\n\x04last\x18\x03 \x01(\x08\"\x0e\n\x0cReleaseReply\"\x1b\n\x0cWatchRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x9d\x01\n\x08Progress\x12\r\n\x05round\x18\x01 \x01(\x04\x12\x10\n\x08\x66inished\x18\x02 \x01(\x08\x12\x13\n\x0bwaiting_for\x18\x03 \x03(\r\x12\x13\n\x0b\x66rames_sent\x18\x04 \x01(\x04\x12\x12\n\nbytes_sent\x18\x05 \x01(\x04\x12\x0f\n\x07refused\x18\x06 \x01(\x04\x12\x0f\n\x07\x66\x61ilure\x18\x07 \x01(\t\x12\x10\n\x08\x64iverged\x18\x08 \x01(\x08\"\x1a\n\x0bStopRequest\x12\x0b\n\x03run\x18\x01 \x01(\t\"\x0b\n\tStopReply2@\n\x04Peer\x12\x38\n\x08\x45xchange\x12\x13.dpp2.node.v1.Frame\x1a\x13.dpp2.node.v1.Frame(\x01\x30\x01\x32\x8e\x02\n\x07\x43ontrol\x12\x43\n\x07Prepare\x12\x1c.dpp2.node.v1.PrepareRequest\x1a\x1a.dpp2.node.v1.PrepareReply\x12\x43\n\x07Release\x12\x1c.dpp2.node.v1.ReleaseRequest\x1a\x1a.dpp2.node.v1.ReleaseReply\x12=\n\x05Watch\x12\x1a.dpp2.node.v1.WatchRequest\x1a\x16.dpp2.node.v1.Progress0\x01\x12:\n\x04Stop\x12\x19.dpp2.node.v1.StopRequest\x1a\x17.dpp2.node.v1.StopReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'node.v1.wire_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FRAME']._serialized_start=36
-  _globals['_FRAME']._serialized_end=136
-  _globals['_PREPAREREQUEST']._serialized_start=138
-  _globals['_PREPAREREQUEST']._serialized_end=183
-  _globals['_PREPAREREPLY']._serialized_start=185
-  _globals['_PREPAREREPLY']._serialized_end=263
-  _globals['_RELEASEREQUEST']._serialized_start=265
-  _globals['_RELEASEREQUEST']._serialized_end=323
-  _globals['_RELEASEREPLY']._serialized_start=325
-  _globals['_RELEASEREPLY']._serialized_end=339
-  _globals['_WATCHREQUEST']._serialized_start=341
-  _globals['_WATCHREQUEST']._serialized_end=368
-  _globals['_PROGRESS']._serialized_start=371
-  _globals['_PROGRESS']._serialized_end=528
-  _globals['_STOPREQUEST']._serialized_start=530
-  _globals['_STOPREQUEST']._serialized_end=556
-  _globals['_STOPREPLY']._serialized_start=558
-  _globals['_STOPREPLY']._serialized_end=569
-  _globals['_PEER']._serialized_start=571
-  _globals['_PEER']._serialized_end=635
-  _globals['_CONTROL']._serialized_start=638
-  _globals['_CONTROL']._serialized_end=908
+  _globals['_HELLO']._serialized_start=36
+  _globals['_HELLO']._serialized_end=93
+  _globals['_FRAME']._serialized_start=96
+  _globals['_FRAME']._serialized_end=233
+  _globals['_PREPAREREQUEST']._serialized_start=235
+  _globals['_PREPAREREQUEST']._serialized_end=280
+  _globals['_PREPAREREPLY']._serialized_start=282
+  _globals['_PREPAREREPLY']._serialized_end=360
+  _globals['_RELEASEREQUEST']._serialized_start=362
+  _globals['_RELEASEREQUEST']._serialized_end=420
+  _globals['_RELEASEREPLY']._serialized_start=422
+  _globals['_RELEASEREPLY']._serialized_end=436
+  _globals['_WATCHREQUEST']._serialized_start=438
+  _globals['_WATCHREQUEST']._serialized_end=465
+  _globals['_PROGRESS']._serialized_start=468
+  _globals['_PROGRESS']._serialized_end=625
+  _globals['_STOPREQUEST']._serialized_start=627
+  _globals['_STOPREQUEST']._serialized_end=653
+  _globals['_STOPREPLY']._serialized_start=655
+  _globals['_STOPREPLY']._serialized_end=666
+  _globals['_PEER']._serialized_start=668
+  _globals['_PEER']._serialized_end=732
+  _globals['_CONTROL']._serialized_start=735
+  _globals['_CONTROL']._serialized_end=1005
 # @@protoc_insertion_point(module_scope)

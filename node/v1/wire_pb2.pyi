@@ -1,26 +1,38 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Hello(_message.Message):
+    __slots__ = ("agent", "public_key", "nonce")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    agent: int
+    public_key: bytes
+    nonce: bytes
+    def __init__(self, agent: _Optional[int] = ..., public_key: _Optional[bytes] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+
 class Frame(_message.Message):
-    __slots__ = ("run", "round", "phase", "senders", "rows", "dimension")
+    __slots__ = ("run", "round", "phase", "senders", "rows", "dimension", "hellos")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SENDERS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    HELLOS_FIELD_NUMBER: _ClassVar[int]
     run: str
     round: int
     phase: str
     senders: _containers.RepeatedScalarFieldContainer[int]
     rows: bytes
     dimension: int
-    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ..., dimension: _Optional[int] = ...) -> None: ...
+    hellos: _containers.RepeatedCompositeFieldContainer[Hello]
+    def __init__(self, run: _Optional[str] = ..., round: _Optional[int] = ..., phase: _Optional[str] = ..., senders: _Optional[_Iterable[int]] = ..., rows: _Optional[bytes] = ..., dimension: _Optional[int] = ..., hellos: _Optional[_Iterable[_Union[Hello, _Mapping]]] = ...) -> None: ...
 
 class PrepareRequest(_message.Message):
     __slots__ = ("run", "digest")

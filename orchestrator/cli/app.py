@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import dpp2
-from dpp2 import BadInput
-from orchestrator.output import console
+from dpp2 import BadInput, Experiment
+from orchestrator.output import console, errors
 
 app = typer.Typer(
     name="dpp2",
@@ -39,6 +40,11 @@ OptionalFile = Annotated[
 def examples(*lines: str) -> str:
     """What `--help` ends with: how a command is called."""
     return "\n\n".join(["Examples:" if len(lines) > 1 else "Example:", *(f"- `{line}`" for line in lines)])
+
+
+def load_experiment(file: Path | None, overrides: Sequence[str] | None) -> Experiment:
+    """The experiment of a command; what an override drops from the file is said."""
+    return Experiment.load(file, overrides or [], note=lambda text: errors.print(f"note: {text}"))
 
 
 def drawable(plot: Path) -> Path:

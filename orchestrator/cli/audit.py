@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpp2 import Experiment
 from dpp2.errors import UnknownName
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, new_folder
+from orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
 from orchestrator.output import Show, console, print_json, print_table, progress_bar
 from store.files import json_text, write_text
 from store.rundir import RunDirectory
@@ -131,7 +130,7 @@ def matrix(
     from studies.heatmap import document, write
     from studies.matrix import compare
 
-    experiment, chosen, folder = Experiment.load(file, overrides or []), _chosen(attack), new_folder(out)
+    experiment, chosen, folder = load_experiment(file, overrides), _chosen(attack), new_folder(out)
     with progress_bar("matrix") as show:
         compared = compare(experiment, chosen, agent, note=show)
     write(compared, folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput, Experiment
-from orchestrator.cli.app import Json, Overrides, app, check_counts, examples
+from orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
 from orchestrator.output import console, errors, print_json, progress_bar, waiting
 from orchestrator.runner import RunFailed
 
@@ -25,6 +25,10 @@ Plaintext = Annotated[bool, typer.Option("--plaintext", help="No TLS: nobody is 
 Strict = Annotated[bool, typer.Option("--strict", help="One round at a time.")]
 Window = Annotated[int, typer.Option(metavar="B", help="Rounds of credit, if not strict.")]
 State = Annotated[Path, typer.Option(metavar="FILE", help="Where an unseeded run's id is kept, to go on with it.")]
+Patience = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Give up when nothing has moved for so long (default: wait for everybody)."),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the nodes running at the end.")]
 
 
@@ -53,23 +57,30 @@ def orchestrate(
     strict: Strict = False,
     window: Window = 512,
     state: State = Path("orchestrator.json"),
+    patience: Patience = None,
     keep: Keep = False,
     json: Json = False,
 ) -> None:
     """Drive nodes that are running somewhere through one run.
 
-    Nodes that are not there yet, or go away, are waited for and named. The same command line goes on after this
-    process has died. Neither data, nor keys, nor vectors ever come here.
+    Nodes that are not there yet, or go away, are waited for and named. A node that says why it cannot go on ends the
+    run, and the other nodes with it. The same command line goes on after this process has died. Neither data, nor
+    keys, nor vectors ever come here.
     """
     from dpp2.prepared import PreparedRun
     from node.cluster import Cluster
+    from node.process import check_descriptors
     from orchestrator.orchestrate import Orchestration, run_id_of
 
     check_counts(("--window", window))
+    if patience is not None and not patience > 0:
+        raise BadInput("--patience", patience, "a number > 0")
     identity = _identity(tls, plaintext)
-    prepared = PreparedRun.of(Experiment.load(experiment, overrides or []))
+    prepared = PreparedRun.of(load_experiment(experiment, overrides))
     nodes, run_id = Cluster.load(cluster), run_id_of(prepared.experiment, state)
-    done = _driven(Orchestration(prepared, run_id, nodes, identity, window=1 if strict else window, keep=keep))
+    check_descriptors("--cluster", len(nodes.nodes()))
+    credit = 1 if strict else window
+    done = _driven(Orchestration(prepared, run_id, nodes, identity, window=credit, keep=keep, patience=patience))
     print_json(done) if json else _print_summary(done)
     _warn(done)
 
@@ -83,13 +94,19 @@ def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
 
 
 def _driven(asked: Orchestration) -> RunSummary:
-    from orchestrator.drive import DriveFailed
+    from orchestrator.drive import Drive, DriveFailed
+    from orchestrator.herald import Herald
     from orchestrator.orchestrate import orchestrate as drive_nodes
 
-    rounds = asked.prepared.experiment.run.rounds
+    rounds, herald = asked.prepared.experiment.run.rounds, Herald(errors.print)
     try:
         with progress_bar("rounds") as show:
-            return drive_nodes(asked, lambda drive: show(drive.round, rounds, waiting(drive.late())))
+
+            def heard(drive: Drive) -> None:
+                show(drive.round, rounds, waiting(drive.late()))
+                herald.look(drive)
+
+            return drive_nodes(asked, heard)
     except DriveFailed as failure:
         raise RunFailed(str(failure)) from None
 
@@ -103,15 +120,17 @@ def _warn(done: RunSummary) -> None:
         errors.print(f"stopped by a node's budget after {done.rounds} rounds: {done.stopped}")
     if done.refused:
         errors.print(f"note: nodes turned away {done.refused} bad frames or calls; their logs say which")
+    if done.diverged and "diverged" not in done.ended:
+        raise RunFailed(done.ended)  # the budget of a node ends with what float64 carries
     if done.diverged:
-        raise RunFailed(f"the run diverged: after {done.rounds} rounds numbers left the range of floating point")
+        raise RunFailed(f"the run diverged: after {done.rounds} rounds numbers passed run.largest_value")
 
 
-@app.command(
-    epilog=examples("dpp2 collect home-0 home-1 home-2 --experiment experiment.toml --out runs/three-machines")
-)
+@app.command(epilog=examples("dpp2 collect machine-1.zip machine-2.zip --experiment experiment.toml --out runs/both"))
 def collect(
-    homes: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Homes of all nodes, copied here.")],
+    given: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="What dpp2 export made of all nodes, or their homes.")
+    ],
     experiment: ExperimentFile,
     out: Annotated[Path, typer.Option(metavar="RUN", help="The run directory to make.")],
     run_id: Annotated[str | None, typer.Option(metavar="ID", help="Which run, if the nodes have had several.")] = None,
@@ -120,11 +139,15 @@ def collect(
 ) -> None:
     """Merge what nodes on several machines have written down into one run directory.
 
-    Without telemetry there is no truth.npz; without the agents' data there is no gap at the last x.
+    Without telemetry there is no truth.npz, and of exports no solution.npz; without the agents' data there is no gap at
+    the last x.
     """
     from orchestrator.collect import collect as merge
+    from orchestrator.given import with_state
 
-    done = merge(homes, Experiment.load(experiment), out, run_id, force=force)
+    done = merge(given, Experiment.load(experiment), out, run_id, force=force)
+    for home in with_state(given):
+        errors.print(f"warning: {home} holds checkpoints, the agents' state as it is: copy exports, not homes")
     if json:
         print_json(done)
         return

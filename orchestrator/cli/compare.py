@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment
-from orchestrator.cli.app import Json, Overrides, app
+from orchestrator.cli.app import Json, Overrides, app, load_experiment
 from orchestrator.output import console, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _contenders(files: list[Path], overrides: list[str], algorithms: str | None)
             raise BadInput(
                 "--algorithms", algorithms, "one FILE at most beside it: several bring settings of their own"
             )
-        loaded = [(path.stem, Experiment.load(path, overrides).resolve()) for path in files]
+        loaded = [(path.stem, load_experiment(path, overrides).resolve()) for path in files]
         return loaded[0][1], of_files(loaded)
-    problem = Experiment.load(files[0] if files else None, overrides).resolve()
+    problem = load_experiment(files[0] if files else None, overrides).resolve()
     return problem, named(names, problem)

@@ -10,12 +10,13 @@ from typing import Annotated, get_args
 import typer
 
 from dpp2 import BadInput, Experiment
-from dpp2.privacy import Calibration, Unsupported, epsilon
+from dpp2.algorithms.base import AlgorithmSection
+from dpp2.privacy import Calibration, Epsilon, Unsupported, epsilon
 from dpp2.privacy.account import Account
 from dpp2.privacy.calibrate import Unknown
 from dpp2.privacy.query import PrivacyQuery
 from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, Plot, app, drawable, examples
+from orchestrator.cli.app import Json, Overrides, Plot, app, drawable, examples, load_experiment
 from orchestrator.cli.privacy_documents import approximate_document, calibration_document, cost_document, spoken
 from orchestrator.output import console, print_json, print_notes
 
@@ -32,9 +33,12 @@ UE = Annotated[float | None, typer.Option("--u-e", help="First scale of the nois
 UW = Annotated[float | None, typer.Option("--u-w", help="First scale of the noise w in y [1].")]
 Decay = Annotated[float | None, typer.Option(help="r in (0, 1]; 0: noise in round 0 only [0.9].")]
 Delta = Annotated[float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dpp2[dp]).")]
+Grid = Annotated[int | None, typer.Option(help="Bits of the noise's grid; 0: doubles [20].")]
 Published = Annotated[bool, typer.Option("--published", help="Count the release of x^K + w^K in.")]
 Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε that must be kept.")]
-Solve = Annotated[str, typer.Option(help="What to solve for: decay, scale or rounds.")]
+Solve = Annotated[
+    str, typer.Option(help="What to solve for: decay, scale or rounds; for dpp3 scale, ratio or gradient-rounds.")
+]
 
 
 @privacy.command(
@@ -56,6 +60,7 @@ def epsilon_command(
     u_e: UE = None,
     u_w: UW = None,
     decay: Decay = None,
+    grid: Grid = None,
     delta: Delta = None,
     published: Published = False,
     plot: Plot = None,
@@ -63,8 +68,9 @@ def epsilon_command(
 ) -> None:
     """What K rounds cost one agent, exactly, beside what the paper says."""
     query = _query(
-        file, overrides, rounds,
+        _experiment(file, overrides), rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
+        bits=grid,
     )  # fmt: skip
     if plot is not None:
         plots.epsilon(Account(query.mechanisms, None, None, ()), query.rounds, drawable(plot))
@@ -76,6 +82,7 @@ def epsilon_command(
     epilog=examples(
         "dpp2 privacy calibrate --epsilon 5 --rounds 100 --solve scale",
         "dpp2 privacy calibrate --epsilon 5 --u-e 100 --u-w 100 --solve rounds --json",
+        "dpp2 privacy calibrate --set algorithm.name=dpp3 --epsilon 1 --solve scale",
     ),
 )
 def calibrate_command(
@@ -91,13 +98,22 @@ def calibrate_command(
     u_e: UE = None,
     u_w: UW = None,
     decay: Decay = None,
+    grid: Grid = None,
     published: Published = False,
     json: Json = False,
 ) -> None:
-    """Which decay, scale of noise or number of rounds keeps a budget; checked by the accountant."""
+    """Which decay, scale of noise or number of rounds keeps a budget; checked by the accountant.
+
+    For dpp3: the own scale, the ratio of the edges' noise to it, or the number of gradients.
+    """
+    experiment = _experiment(file, overrides)
+    if (by_itself := _calibrated_by_itself(experiment, budget, solve)) is not None:
+        print_json(by_itself) if json else _print_settings(by_itself, budget)
+        return
     query = _query(
-        file, overrides, rounds,
+        experiment, rounds,
         dimension=dimension, alpha=alpha, smoothness=smoothness, adjacency=adjacency, u_e=u_e, u_w=u_w, decay=decay,
+        bits=grid,
     )  # fmt: skip
     found = _calibrated(query, budget, solve, published)
     if json:
@@ -106,11 +122,42 @@ def calibrate_command(
         _print_calibration(found, budget)
 
 
-def _query(file: Path | None, overrides: list[str] | None, rounds: int | None, **given: float | None) -> PrivacyQuery:
+def _experiment(file: Path | None, overrides: list[str] | None) -> Experiment | None:
+    """None: the question is about numbers that options give."""
+    return load_experiment(file, overrides) if file is not None or overrides else None
+
+
+def _calibrated_by_itself(experiment: Experiment | None, budget: float, solve: str) -> dict[str, object] | None:
+    """The document of an algorithm that knows more than one factor on all scales; None for all others."""
+    if experiment is None or type(experiment.algorithm).calibrated is AlgorithmSection.calibrated:
+        return None
+    with _named_as_options():
+        found = experiment.algorithm.calibrated(experiment.resolve(), budget, solve)
+    assert found is not None  # it has one of its own
+    return {
+        "solved": found.solved,
+        "feasible": found.feasible,
+        "settings": found.settings,
+        "epsilon": found.epsilon.value,
+        "log10_epsilon": found.epsilon.log10,
+        "delta": 2.0**found.epsilon.log2_delta,
+        "reason": found.reason or found.epsilon.reason,
+    }
+
+
+def _print_settings(found: dict[str, object], budget: float) -> None:
+    if not found["feasible"]:
+        console.print(f"infeasible, because {found['reason']}")
+        return
+    assert isinstance(found["settings"], dict)
+    settings = " ".join(f"{name}={value!r}" for name, value in found["settings"].items())
+    at = f" at δ_dp = {found['delta']:g}" if found["delta"] else ""
+    console.print(f"{settings}: ε = {found['epsilon']:.6g}{at} of a budget of {budget:g}")
+
+
+def _query(experiment: Experiment | None, rounds: int | None, **given: float | None) -> PrivacyQuery:
     """From a file, from options, or from the paper's experiment."""
-    asked = PrivacyQuery()
-    if file is not None or overrides:
-        asked = PrivacyQuery.of(Experiment.load(file, overrides or []))
+    asked = PrivacyQuery() if experiment is None else PrivacyQuery.of(experiment)
     with _named_as_options():
         return asked.changed(rounds, {name: value for name, value in given.items() if value is not None})
 
@@ -136,7 +183,9 @@ def _print_epsilon(query: PrivacyQuery, delta: float | None, published: bool) ->
     mechanism, rounds = query.worst(published=published), query.rounds
     with _named_as_options():
         approximate = query.epsilon_at(delta, published=published) if delta is not None else None
-    console.print(f"ε({rounds} rounds) = {spoken(epsilon(mechanism, rounds, published=published))}")
+    console.print(f"ε({rounds} rounds) = {spoken(spent := epsilon(mechanism, rounds, published=published))}")
+    if isinstance(spent, Epsilon) and spent.tail and not spent.tail_counts:  # one that counts is said already
+        console.print(f"with noise on a grid of {mechanism.bits} bits: (ε, δ_dp) = ({spent}, {spent.tail})")
     if mechanism.papers_own:
         claimed = spoken(mechanism.paper_epsilon(rounds))
         console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")

@@ -9,14 +9,13 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dpp2 import Experiment
 from dpp2.errors import Inadmissible
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
 from dpp2.theory import Condition
 from dpp2.weights import Spectrum
 from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, Plot, drawable, examples
+from orchestrator.cli.app import Json, Overrides, Plot, drawable, examples, load_experiment
 from orchestrator.cli.privacy import privacy
 from orchestrator.cli.privacy_documents import account_document, spoken
 from orchestrator.cli.run import listed_conditions
@@ -36,7 +35,7 @@ def check(
 
     Exit code 1 says that it is not admissible: `dpp2 run` would refuse it.
     """
-    experiment = Experiment.load(file, overrides or [])
+    experiment = load_experiment(file, overrides)
     try:
         checked = Checked.of(PreparedRun.of(experiment))
     except Inadmissible as refusal:

@@ -68,5 +68,6 @@ def calibration_document(found: Calibration, *, published: bool) -> dict[str, ob
 
 def spoken(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
     """An ε as people read it, with the reason why it is infinite."""
+    at = f" at δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail_counts else ""
     why = spent.reason if isinstance(spent, Epsilon) and spent.value is None else None
-    return f"{spent} ({why})" if why else str(spent)
+    return f"{spent}{at} ({why})" if why else f"{spent}{at}"

@@ -18,24 +18,41 @@ from store.ledgers import LedgerFile
 from store.rundir import epsilon_document
 
 
-@privacy.command(epilog=examples("dpp2 privacy ledger runs"))
+@privacy.command(
+    epilog=examples("dpp2 privacy ledger runs", "dpp2 privacy ledger home --join 4f0c… --dataset patients")
+)
 def ledger(
     folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
+    join: Annotated[str | None, typer.Option(metavar="DATA", help="Entries that belong to --dataset, too.")] = None,
+    dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The name that --join brings them under.")] = None,
     json: Json = False,
 ) -> None:
     """What every agent has spent over all its runs, by data set."""
+    if (join is None) != (dataset is None):
+        raise BadInput("--join", join, "DATA and --dataset NAME together")
     file = folder / "ledger.sqlite"
     if not file.is_file():
         raise BadInput("FOLDER", str(folder), "a folder with runs and their ledger.sqlite in it")
+    if join is not None and dataset is not None:
+        LedgerFile(file).join(join, dataset)
     totals = LedgerFile(file).totals()
     if json:
         unknown = Unsupported("the paper keeps no ledger")
         print_json([
-            {"agent": total.agent, "data": total.data, "runs": total.runs, **epsilon_document(total.spent, unknown)}
+            {
+                "agent": total.agent,
+                "data": total.data,
+                "datasets": total.names,
+                "runs": total.runs,
+                **epsilon_document(total.spent, unknown),
+            }
             for total in totals
         ])  # fmt: skip
         return
-    rows = [(total.agent, total.data[:12], str(total.runs), spoken(total.spent)) for total in totals]
+    rows = [
+        (total.agent, ", ".join(total.names) or total.data[:12], str(total.runs), spoken(total.spent))
+        for total in totals
+    ]
     print_table(("agent", "data", "runs", "ε over all of them"), rows)
 
 
@@ -44,14 +61,14 @@ def publish(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     json: Json = False,
 ) -> None:
-    """Release x^K + w^K of a run, and charge every agent's ledger for it."""
+    """Release x^K + w^K of a run, and charge every agent's ledger for it; of dpp3 x^K itself, at no charge."""
     done = publish_run(run)
     if json:
         spent = epsilon_document(done.epsilon, Unsupported("the paper does not speak of publishing"))
         before = done.before.value if isinstance(done.before, Epsilon) else None
-        released = {"published": done.path, "rounds": done.rounds, "epsilon_before": before}
+        released = {"published": done.path, "what": done.what, "rounds": done.rounds, "epsilon_before": before}
         print_json({**released, **spent, "notes": done.notes})
         return
-    console.print(f"x^{done.rounds} + w^{done.rounds} is in {done.path}")
+    console.print(f"{done.what} is in {done.path}")
     console.print(f"ε of the worst-off agent: {spoken(done.before)} before, {spoken(done.epsilon)} with the release")
     print_notes(done.notes)

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dpp2 import BadInput, Experiment, Result
+from dpp2 import BadInput, Result
+from dpp2.privacy import Epsilon
 from dpp2.theory import Condition
 from orchestrator import runner
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples
+from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
 from orchestrator.output import console, errors, print_json, print_notes, progress_bar
 from orchestrator.runner import ClusterShape, FinishedRun, Progress
 from store.rundir import privacy_document
@@ -68,7 +69,7 @@ def run(
         _check_alone(resume, file is not None or out is not None or force or no_truth)
         finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
     else:
-        experiment, stem = Experiment.load(file, changes), file.stem if file else "run" if changes else "paper"
+        experiment, stem = load_experiment(file, changes), file.stem if file else "run" if changes else "paper"
         finished = _watched(
             lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown, cluster=cluster)
         )
@@ -183,9 +184,13 @@ def _print_summary(finished: FinishedRun) -> None:
     )
     own = result.experiment.algorithm.papers_own
     claimed = f" (the paper's Theorem 3 says {result.privacy.paper_epsilon})" if own else ""
-    console.print(f"ε spent by the worst-off agent: {result.privacy.epsilon}{claimed}")
+    spent = result.privacy.epsilon
+    tail = f", with δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail else ""
+    console.print(f"ε spent by the worst-off agent: {spent}{tail}{claimed}")
+    if isinstance(spent, Epsilon) and spent.log10 == np.inf:
+        errors.print(f"note: {spent.reason}")
     for name, value in result.report.items():
-        console.print(f"{name} {value:.4f}")
+        console.print(f"{name.replace('_', ' ')} {value:.4f}")
     _warn(result)
     console.print(f"records in {path}, plot in {path / 'convergence.png'}")
 

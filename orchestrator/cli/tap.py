@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from orchestrator.output import console, errors, print_json
 from store.documents import plain
 
 if TYPE_CHECKING:  # packets and frames take their time to load, and other commands need none of it
-    from adversary.tap.__main__ import Listening
+    from adversary.tap.__main__ import Ending, Listening
     from adversary.tap.decode import Decoded
 
 tap = typer.Typer(help="Listen between agents, and decode what was recorded.", no_args_is_help=True)
@@ -28,6 +29,10 @@ Quiet = Annotated[
     float | None, typer.Option(metavar="S", help="Stop by itself when, after the first, nobody was there for so long.")
 ]
 
+Patience = Annotated[
+    float | None, typer.Option(metavar="S", help="Stop by itself when nobody was there at all for so long.")
+]
+
 
 @tap.command(epilog=examples("dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures"))
 def relay(
@@ -37,6 +42,7 @@ def relay(
     ],
     out: Out,
     quiet: Quiet = None,
+    patience: Patience = None,
     json: Json = False,
 ) -> None:
     """Stand between neighbours: pass bytes on unchanged, and record them, until Ctrl-C.
@@ -46,8 +52,8 @@ def relay(
     """
     from adversary.tap.__main__ import relay as relay_until_stopped
 
-    _check_quiet(quiet)
-    failure = relay_until_stopped(link, out, lambda listening: _announce(listening, json), quiet)
+    ending = _ending(quiet=("--quiet", quiet), patience=("--patience", patience))
+    failure = relay_until_stopped(link, out, lambda listening: _announce(listening, json), ending)
     if failure:
         errors.print(f"the record is incomplete: {failure}")
         raise typer.Exit(1)
@@ -60,6 +66,7 @@ def sniff(
     interface: Annotated[str, typer.Option(help="The network interface.")] = "lo",
     seconds: Annotated[float | None, typer.Option(metavar="S", help="Stop by itself after this long.")] = None,
     quiet: Quiet = None,
+    patience: Patience = None,
     json: Json = False,
 ) -> None:
     """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets."""
@@ -68,16 +75,20 @@ def sniff(
     for number in port:
         if not 0 < number < 65536:
             raise BadInput("--port", number, "a whole number from 1 to 65535")
-    if seconds is not None and not seconds > 0:
-        raise BadInput("--seconds", seconds, "a number > 0")
-    _check_quiet(quiet)
-    sniffer = sniff_until_stopped(interface, port, out, lambda listening: _announce(listening, json), seconds, quiet)
+    ending = _ending(after=("--seconds", seconds), quiet=("--quiet", quiet), patience=("--patience", patience))
+    announce = partial(_announce, json=json)
+    sniffer = sniff_until_stopped(interface, port, out, announce, ending)
     errors.print(f"{sniffer.packets} packets recorded, {sniffer.dropped} dropped by the kernel")
 
 
-def _check_quiet(quiet: float | None) -> None:
-    if quiet is not None and not quiet > 0:
-        raise BadInput("--quiet", quiet, "a number > 0")
+def _ending(**options: tuple[str, float | None]) -> Ending:
+    """When to stop, of the options that were given."""
+    from adversary.tap.__main__ import Ending
+
+    for name, value in options.values():
+        if value is not None and not value > 0:
+            raise BadInput(name, value, "a number > 0")
+    return Ending(**{key: value for key, (_, value) in options.items() if value is not None})
 
 
 def _announce(tap: Listening, json: bool) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpp2 import BadInput, Experiment, Simulation
-from orchestrator.output import waiting
+from dpp2.edge_keys import WITHOUT_TLS
+from dpp2.privacy.account import Note
+from node.process import check_descriptors
+from orchestrator.output import errors, waiting
 from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
 from store.files import write_text
 from store.rundir import RunDirectory
@@ -31,22 +34,30 @@ class Grpc:
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
         if shape.tap and min(shape.processes or 2, experiment.network.agents) < 2:
             raise BadInput("--tap", "on", "at least two processes: within one, nothing reaches the wire")
+        processes = min(shape.processes or experiment.network.agents, experiment.network.agents)
+        check_descriptors("--processes", processes)
 
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         """Every round at node processes; the run takes up what they have written down when they have ended."""
         from node.server import run_folder
+        from orchestrator.herald import Herald
         from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
         from orchestrator.merge import load_node_records
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
-        groups = groups_of(shape, prepared.graph.agents, nodes / "groups.json")
+        groups = groups_of(shape, prepared.graph.agents, nodes)
         tls = shape.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
+        if prepared.experiment.shares_edge_secrets and not tls:
+            simulation.budget.remark(Note("plaintext", WITHOUT_TLS))
         tap = shape.tap(directory.path / "tap") if shape.tap else None
         local = LocalCluster(prepared, nodes, groups, ledger=directory.ledger, tls=tls, tap=tap)
         clock = RoundClock(nodes / "seconds.json", simulation.seconds)
 
+        herald = Herald(errors.print)
+
         def heard(drive: Drive) -> None:
             clock.hear(drive)
+            herald.look(drive)
             progress(drive.round, rounds, waiting(drive.late()))
 
         with stop_requests() as stop_requested:
@@ -94,17 +105,47 @@ class RoundClock:
                 write_text(self._path, json.dumps({"seconds": self.seconds}))
 
 
-def groups_of(shape: ClusterShape, agents: int, kept: Path) -> list[list[int]]:
+def groups_of(shape: ClusterShape, agents: int, nodes: Path) -> list[list[int]]:
     """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
-    before: list[list[int]] = json.loads(kept.read_text()) if kept.is_file() else []
+    kept = nodes / "groups.json"
+    before, begun = _kept_groups(kept, agents), any(nodes.glob("node-*"))
+    if begun and not before and shape.processes is None:
+        lost = "but nodes/groups.json is gone or damaged, which says how many processes there were"
+        raise BadInput("--resume", str(nodes.parent), f"an intact run, {lost}: --processes P writes it again")
     count = min(shape.processes or len(before) or agents, agents)
     if before and count != len(before):
         raise BadInput("--processes", count, f"{len(before)}, as when the run began")
-    bounds = [agents * n // count for n in range(count + 1)]
-    groups = [list(range(low, high)) for low, high in pairwise(bounds)]
+    groups = _partition(agents, count)
+    _check_hosts(nodes, groups)
     kept.parent.mkdir(parents=True, exist_ok=True)
     write_text(kept, json.dumps(groups))
     return groups
+
+
+def _partition(agents: int, count: int) -> list[list[int]]:
+    bounds = [agents * n // count for n in range(count + 1)]
+    return [list(range(low, high)) for low, high in pairwise(bounds)]
+
+
+def _kept_groups(kept: Path, agents: int) -> list[list[int]]:
+    """What groups.json says; nothing if it is gone or says anything that nobody has written there."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(kept.read_text())
+        if isinstance(found, list) and 1 <= len(found) <= agents and found == _partition(agents, len(found)):
+            return found
+    return []
+
+
+def _check_hosts(nodes: Path, groups: list[list[int]]) -> None:
+    """Every node goes on with the agents that it has: the noise of others is not in its journal."""
+    for facts in nodes.glob("node-*/runs/*/node.json"):
+        hosted = None
+        with suppress(OSError, ValueError, KeyError, TypeError):  # its node will say what is wrong with it
+            hosted = list(json.loads(facts.read_text())["agents"])
+        if hosted is not None and hosted not in groups:
+            name = facts.relative_to(nodes).parts[0]
+            accepted = f"as many as when the run began: {name} hosts agents {hosted[:8]}"
+            raise BadInput("--processes", len(groups), accepted)
 
 
 def _run_cluster(work: Coroutine[Any, Any, None]) -> None:

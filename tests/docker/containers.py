@@ -17,7 +17,7 @@ import numpy as np
 
 from dpp2 import Experiment
 from node.cluster import Cluster
-from node.files import journal_entries
+from node.journal import journal_entries
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "dpp2:test"

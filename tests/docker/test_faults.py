@@ -12,10 +12,15 @@ from tests.docker.containers import COMPARED, Project, command, rate, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
+STEADY = (
+    "--set",
+    "noise.decay=1.0",
+)  # float64 carries it in every round: noise that decays would end a run with a budget
 ROUNDS = 9000  # more than can be run while nothing is wrong: the last fault must meet a run that is under way
 SHARE = 0.8  # of the rounds per second of plain processes
 MEASURED = 1500  # rounds, from the first to the last tenth
 CUT_SECONDS = 20
+PATIENCE = 20  # seconds, of the orchestrator
 
 
 def without_relay(project: Project) -> None:
@@ -63,7 +68,7 @@ def kill_the_orchestrator(project: Project) -> None:
 
 
 def test_killed_paused_and_cut_off_the_run_ends_bit_identical(project: Callable[..., Project]) -> None:
-    disturbed = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={ROUNDS}")
+    disturbed = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={ROUNDS}", *STEADY)
     services = [service for service in disturbed.services() if service != "audit"]
     disturbed.compose("up", "-d", *services)
     wait_for(lambda: disturbed.rounds(0) > 50)
@@ -82,8 +87,28 @@ def test_killed_paused_and_cut_off_the_run_ends_bit_identical(project: Callable[
     assert ours == disturbed.collect(disturbed.homes(plain), "undisturbed")
 
 
+def test_an_agent_that_is_given_up_ends_everything(project: Callable[..., Project]) -> None:
+    """Its data cannot be read, so it never starts; `up` ends, and the orchestrator's log says whom it waited for."""
+    broken = project("--agents", "3", "--topology", "ring")
+    data = broken.folder / "secrets" / "agent-1.npz"
+    data.chmod(0o600)
+    data.write_bytes(b"no numbers")
+    written = broken.folder / "docker-compose.yml"
+    assert "--patience 120" in written.read_text()
+    written.write_text(written.read_text().replace("--patience 120", f"--patience {PATIENCE}"))
+    with pytest.raises(AssertionError, match="orchestrator"):  # docker-compose itself ends with an error
+        broken.up()
+    others = ["agent-0", "agent-2", "orchestrator", "eavesdropper"]
+    wait_for(lambda: all(broken.ended(service) for service in others), 60)
+    ends = {service: broken.inspect(service)["State"]["ExitCode"] for service in others}
+    assert ends == {"agent-0": 0, "agent-2": 0, "orchestrator": 1, "eavesdropper": 0}
+    said = broken.compose("logs", "--no-color", "orchestrator")
+    assert "waiting: node 1 (agent-1:7000) is not there yet" in said
+    assert f"given up after {PATIENCE} s without progress: node 1 (agent-1:7000) is not there yet" in said
+
+
 def test_containers_keep_up_with_plain_processes(project: Callable[..., Project]) -> None:
-    apart = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={MEASURED}")
+    apart = project("--agents", "6", "--topology", "ring", "--set", f"run.rounds={MEASURED}", *STEADY)
     without_relay(apart)
     agents = [f"agent-{agent}" for agent in range(6)]
     apart.compose("up", "-d", *agents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from node.disk import RealDisk
-from node.files import Journal
+from node.journal import Journal
 from tests.docker.containers import rounds_of
 
 
@@ -14,6 +14,7 @@ def test_rounds_are_counted_from_the_journal_of_a_node_that_is_running(tmp_path:
     folder.mkdir(parents=True)
     assert rounds_of(tmp_path) == 0
     journal = Journal(RealDisk(folder), phases=2)
+    journal.begin()
     for round_ in range(3):
         for phase in (1, 2)[: 1 if round_ == 2 else 2]:  # the second of the last round has not left
             journal.append(round_, phase, bytes(32))

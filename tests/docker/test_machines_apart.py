@@ -100,7 +100,10 @@ def test_three_machines_over_tls_equal_the_embedded_run(machines: Machines, tmp_
     said = machines.within("10.77.0.9", *python, "orchestrate", *files, "--tls", certs / "orchestrator", "--json")
     assert '"rounds": 60' in said
     assert [process.wait(30) for process in machines.running] == [0, 0, 0]
-    dpp2("collect", *homes, "--experiment", experiment, "--out", tmp_path / "apart")
+    exports = [home.with_suffix(".zip") for home in homes]
+    for home, file in zip(homes, exports, strict=True):
+        dpp2("export", home, "--experiment", experiment, "--out", file)
+    dpp2("collect", *exports, "--experiment", experiment, "--out", tmp_path / "apart")
     dpp2("run", experiment, "--out", tmp_path / "embedded")
     for name in COMPARED:
         assert (tmp_path / "apart" / name).read_bytes() == (tmp_path / "embedded" / name).read_bytes(), name

@@ -54,7 +54,7 @@ def test_an_agent_that_dies_comes_back_and_the_run_ends_as_in_plain_processes(
 ) -> None:
     stacked = project()
     experiment = stacked.public / "experiment.toml"
-    experiment.write_text(Demonstration.of(6, "ring", [f"run.rounds={ROUNDS}"]).to_toml())
+    experiment.write_text(Demonstration.of(6, "ring", [f"run.rounds={ROUNDS}", "noise.decay=1.0"]).to_toml())
     deploy = ("docker", "stack", "deploy", "--resolve-image", "never", "-c", "deploy/swarm.yml", STACK)
     command(*deploy, cwd=stacked.folder, DPP2_IMAGE=IMAGE)
     wait_for(lambda: rounds_of(volume("agent-0")) > 50, 120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import grpc
 import numpy as np
 
 from dpp2 import Experiment, Simulation
+from dpp2.prepared import PreparedRun, Secrets
 from node.cluster import Cluster
 from node.keyring import write_key
 from node.limits import CHANNEL_OPTIONS
@@ -68,13 +70,13 @@ class Live:
             write_key(self.folder / "eta.key", secrets.eta)
             for node, group in self.groups.items():
                 for agent in group:
-                    write_key(self.folder / f"node-{node}" / f"agent-{agent}.key", secrets.agent_keys([agent])[0])
+                    write_key(self.folder / f"node-{node}-keys" / f"agent-{agent}.key", secrets.agent_keys([agent])[0])
         for node in self.groups:
             await self.start_one(node)
         addresses = {agent: f"127.0.0.1:{self.ports[node]}" for node, group in self.groups.items() for agent in group}
         (self.folder / "cluster.toml").write_text(Cluster(addresses, {}).to_toml())
 
-    async def start_one(self, node: int) -> None:
+    async def start_one(self, node: int, *, trust_journal: bool = False) -> None:
         config = NodeConfig(
             experiment=Experiment.load(self.folder / "experiment.toml").resolve(),
             owned=self.groups[node],
@@ -84,6 +86,7 @@ class Live:
             every=EVERY,
             telemetry=self.simulation.experiment.run.telemetry == "full",
             eta_key=self.folder / "eta.key",
+            trust_journal=trust_journal,
         )
         self.nodes[node] = Node(config)
         self.ports[node] = await self.nodes[node].start(f"127.0.0.1:{self.ports.get(node, 0)}")
@@ -129,6 +132,14 @@ class Live:
     async def stop(self) -> None:
         await asyncio.gather(*(node.stop() for node in self.nodes.values()))
 
+    def prepared(self) -> PreparedRun:
+        """The run as the nodes have it: where keys are secret, with the nonces that they have drawn."""
+        kept, keys = self.simulation.prepared.secrets, dict[int, bytes]()
+        for home, group in zip(self.homes, self.groups.values(), strict=True):
+            nonce = bytes.fromhex(json.loads((run_folder(home, self.run_id) / "run.json").read_text())["nonce"])
+            keys |= dict(zip(group, kept.with_nonce(nonce).agent_keys(group), strict=True))
+        return PreparedRun.of(self.simulation.experiment, Secrets(keys, kept.eta, kept.run_id))
+
     def merged(self) -> Simulation:
         """A fresh simulation, filled with what the nodes wrote down."""
         simulation = Simulation(self.simulation.prepared)
@@ -158,6 +169,8 @@ async def networked(experiment: Experiment, folder: Path, groups: Sequence[Seque
 
 def assert_same_run(nodes: Live) -> None:
     """Bit for bit what the embedded run does: records, metrics, x at the end."""
+    if nodes.simulation.experiment.run.seed == "os":
+        nodes.simulation = Simulation(nodes.prepared())
     nodes.simulation.advance(nodes.simulation.remaining)
     embedded, merged = nodes.simulation.result(), nodes.merged().result()
     assert embedded.rounds == merged.rounds

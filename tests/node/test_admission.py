@@ -161,6 +161,21 @@ def test_a_list_is_not_read_again_while_it_is_the_same(pem: bytes, tmp_path: Pat
     assert len(reads) == 2
 
 
+def test_a_list_that_could_not_be_read_once_is_read_again(pem: bytes, tmp_path: Path) -> None:
+    """As when there are no descriptors left for a moment. Nobody is admitted meanwhile."""
+    path = tmp_path / ALLOWED
+    path.write_text(shown(pem).fingerprint)
+    allowed = AllowList(path, required=True)
+
+    def fails() -> str:
+        raise BadInput("--allow", str(path), "a readable list of fingerprints (Too many open files)")
+
+    with pytest.MonkeyPatch.context() as meanwhile:
+        meanwhile.setattr(allowed, "_read", fails)
+        assert not allowed.allows(shown(pem).fingerprint)
+    assert allowed.allows(shown(pem).fingerprint)
+
+
 async def test_a_talk_ends_with_the_certificate(pem: bytes, tmp_path: Path) -> None:
     """On a clock of our own, which jumps to the end while somebody talks."""
     moments, cancelled = iter([NOW, NOW, NOW + HOUR - timedelta(milliseconds=20)]), asyncio.Event()

@@ -65,13 +65,17 @@ def epsilon(simulation: Simulation, rounds: int) -> float | None:
 
 
 @pytest.mark.parametrize("groups", [one_each(4), [[0, 1], [2, 3]]], ids=["one each", "pairs"])
-async def test_a_node_stops_before_its_budget_whatever_is_released(groups: list[list[int]], tmp_path: Path) -> None:
+async def test_a_node_stops_before_its_budget_whatever_is_released(
+    groups: list[list[int]], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     experiment = small(privacy__budget=BUDGET)
     async with live(experiment, tmp_path, groups) as nodes:
         replies = [await asked(nodes, node) for node in nodes.groups]
         for reply, group in zip(replies, groups, strict=True):
             assert (list(reply.agents), reply.round, reply.allowed) == (group, 0, WITHIN)
-            assert reply.reason == "round 4 would bring the total to ε = 1.27801, over the budget of 1"
+            assert reply.reason == f"the budget of agents {group} admits no more; their node's log has the numbers"
+        numbers = "the budget admits 4 rounds: round 4 would bring the total to ε = 1.27804, over the budget of 1"
+        assert [record.message for record in caplog.records] == [numbers] * len(groups)
         await nodes.release(FOREVER)
         for node in nodes.groups:
             report = await nodes.watched(node)
@@ -102,20 +106,21 @@ async def test_the_run_ends_where_the_first_budget_does(window: int, tmp_path: P
             await drive.run(lambda heard: None)
         assert [drive.seen[node].allowed for node in nodes.groups] == [WITHIN_WIDER, 12, WITHIN, 12]
         assert (drive.round, drive.diverged) == (WITHIN, False)
-        assert drive.last.reason.endswith("over the budget of 1")
+        assert drive.last.reason.startswith("the budget of agents [2] admits no more")
         for node in nodes.groups:
             assert charged(nodes, node) == [(1, epsilon(nodes.simulation, WITHIN))]
     assert nodes.merged().k == WITHIN
 
 
-async def test_a_budget_for_nothing_at_all(tmp_path: Path) -> None:
+async def test_a_budget_for_nothing_at_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await give(nodes, {1: 0.01})
         drive = Drive(Cluster.load(tmp_path / "cluster.toml"), nodes.run_id, nodes.digest, window=512)
         async with asyncio.timeout(SECONDS):
             await drive.run(lambda heard: None)
         assert (drive.round, drive.last.allowed) == (0, 0)
-        assert "over the budget of 0.01" in drive.last.reason
+        assert drive.last.reason.startswith("the budget of agents [1] admits no more")
+        assert "over the budget of 0.01" in caplog.text
         assert charged(nodes, 0) == [(1, 0.0)]
         assert LedgerFile(tmp_path / "node-1" / "ledger.sqlite").totals() == []
 
@@ -147,7 +152,7 @@ async def test_a_hostile_orchestrator_cannot_pass_a_budget(tmp_path: Path) -> No
         assert charged(nodes, agent) == [(1, epsilon(nodes.simulation, WITHIN + 1))]
 
 
-async def test_new_names_for_runs_open_no_new_budget(tmp_path: Path) -> None:
+async def test_new_names_for_runs_open_no_new_budget(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each id is another run with noise of its own; all of them draw on one ledger."""
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await give(nodes, dict.fromkeys(nodes.groups, 2 * BUDGET))
@@ -169,7 +174,8 @@ async def test_new_names_for_runs_open_no_new_budget(tmp_path: Path) -> None:
         nodes.run_id = "d" * 32
         reply = await asked(nodes, 2)
         assert reply.allowed == 0
-        assert "earlier runs on the same data have spent" in reply.reason
+        assert reply.reason.startswith("the budget of agents [2] admits no more")
+        assert "earlier runs on the same data have spent" in caplog.text
 
 
 # --- the ledger afterwards ------------------------------------------------------------------------------------
@@ -211,7 +217,10 @@ async def test_a_resumed_run_is_not_charged_twice(tmp_path: Path) -> None:
 
 
 async def test_a_loss_of_power_takes_the_journal_and_no_charge(tmp_path: Path) -> None:
-    """Seven rounds were released and sent. The journal is lost, and the node ends in order before it gets as far."""
+    """Seven rounds were released and sent. The journal is lost: the node stops, or its operator says that it goes on.
+
+    Then it ends in order before it gets as far as before.
+    """
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         await nodes.release(7)
@@ -224,6 +233,13 @@ async def test_a_loss_of_power_takes_the_journal_and_no_charge(tmp_path: Path) -
         (folder / "journal.bin").write_bytes(b"")
         (tmp_path / "node-1" / "ledger.sqlite").unlink()  # as if nothing had been settled
         await nodes.start_one(1)
+        for _ in range(2):  # to be asked again changes nothing
+            with pytest.raises(
+                grpc.aio.AioRpcError, match="may lack what was sent in rounds 5 to 6, since power was lost"
+            ):
+                await asked(nodes, 1)
+        await nodes.nodes[1].stop()
+        await nodes.start_one(1, trust_journal=True)
         assert (await asked(nodes, 1)).round == 5
         await nodes.nodes[1].stop()
         assert charged(nodes, 1) == [(1, epsilon(nodes.simulation, 7))]
@@ -250,13 +266,13 @@ async def test_own_keys_and_an_own_budget(tmp_path: Path) -> None:
     """Unseeded: every node draws its key, so nobody else could have computed what was sent, and the account holds."""
     async with live(small(run__seed="os"), tmp_path, one_each(4)) as nodes:
         for node in nodes.groups:
-            (tmp_path / f"node-{node}" / f"agent-{node}.key").unlink()
+            (tmp_path / f"node-{node}-keys" / f"agent-{node}.key").unlink()
         await give(nodes, {3: BUDGET})
         await nodes.prepare()
         await nodes.release(FOREVER, 3)
         await nodes.release(WITHIN, 0, 1, 2)
         await nodes.reach(WITHIN)
-    keys = {path.read_text() for path in tmp_path.glob("node-*/agent-*.key")}
+    keys = {path.read_text() for path in tmp_path.glob("node-*-keys/agent-*.key")}
     assert len(keys) == 4
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.key")} == {0o600}
     for node in nodes.groups:
@@ -350,3 +366,35 @@ async def test_a_process_that_ends_within_its_first_round(ending: str, tmp_path:
     stands = 1 if ending == "terminated" else 12
     assert charged(nodes, 0) == [(1, epsilon(nodes.simulation, stands))] * 3
     assert (run_folder(tmp_path / "node-0", nodes.run_id) / "journal.bin").stat().st_size > 0
+
+
+async def test_a_ledger_that_is_lost_in_mid_run_is_charged_at_the_end(tmp_path: Path) -> None:
+    async with live(small(run__seed="os", privacy__budget=3.0), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(3)
+        await nodes.reach(3)
+        (tmp_path / "node-1" / "ledger.sqlite").unlink()
+    totals = [LedgerFile(home / "ledger.sqlite").totals()[0] for home in nodes.homes]
+    assert str(totals[1].spent) == str(totals[0].spent)
+    assert totals[1].runs == 1
+
+
+async def test_a_lost_ledger_does_not_grant_the_budget_again(tmp_path: Path) -> None:
+    """Unless the earlier run is prepared again, which charges it anew."""
+    async with live(small(run__seed="os", privacy__budget=3.0), tmp_path, one_each(4)) as nodes:
+        await nodes.prepare()
+        await nodes.release(3)
+        await nodes.reach(3)
+        await nodes.nodes[1].stop()
+        (tmp_path / "node-1" / "ledger.sqlite").unlink()
+        await nodes.start_one(1)
+        first, nodes.run_id = nodes.run_id, "ab" * 16
+        for _ in range(2):
+            with pytest.raises(grpc.aio.AioRpcError, match=f"ledger.sqlite lacks run {first}.*charges it anew"):
+                await nodes.prepare(1)
+        nodes.run_id = first
+        await nodes.prepare(1)
+        await nodes.nodes[1].stop()
+        await nodes.start_one(1)
+        nodes.run_id = "ab" * 16
+        await nodes.prepare(1)

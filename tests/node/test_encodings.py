@@ -97,7 +97,7 @@ def test_nothing_to_say_takes_no_bytes() -> None:
 
 def test_a_crowd_of_senders_without_rows_costs_nothing() -> None:
     """In DIFF2 a client that is silent takes no bytes: a frame of senders alone must not become a matrix of zeros."""
-    box = Inbox("run", RowFormat.of(Diff2Section(), 100_000), {1: (1,)}, 4, bytes)
+    box = Inbox("run", RowFormat.of(Diff2Section(), 100_000), {1: (1,)}, bytes)
     frame = wire_pb2.Frame(run="run", round=0, phase="x_new", senders=range(1, 100_000), dimension=100_000)
     with pytest.raises(PeerFault, match="unknown sender"):
         box.take(frame.SerializeToString(), box.lane(1, 0))

@@ -112,12 +112,15 @@ async def test_keys_from_files(groups: list[list[int]], tmp_path: Path) -> None:
     assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}
 
 
-@pytest.mark.parametrize("name", ["eta.key", "node-0/agent-0.key"])
-async def test_a_key_that_others_can_read_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["eta.key", "node-0-keys/agent-0.key"])
+async def test_a_key_that_others_can_read_is_refused(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with live(small(run__seed="os"), tmp_path, one_each(4)) as nodes:
         (tmp_path / name).chmod(0o640)
-        with pytest.raises(grpc.aio.AioRpcError, match="only its owner can read") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="key is not accepted at this node") as refused:
             await nodes.prepare(0)
+        assert "only its owner can read" in caplog.text
         assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         assert nodes.nodes[0].shell is None
         (tmp_path / name).chmod(0o600)
@@ -184,7 +187,10 @@ async def test_folders_of_another_run_are_not_merged(tmp_path: Path) -> None:
         load_node_records(Simulation(small()), [run_folder(home, nodes.run_id) for home in nodes.homes[1:]])
 
 
-async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> None:
+async def test_a_node_without_any_whole_checkpoint_begins_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbours have everything on record, and its journal makes sure that it sends what it has sent before."""
     async with live(small(run__rounds=20), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         await nodes.release(12)
@@ -193,6 +199,11 @@ async def test_a_node_without_any_whole_checkpoint_says_so(tmp_path: Path) -> No
         for name in ("checkpoint.bin", "checkpoint-before.bin"):
             (run_folder(tmp_path / "node-1", nodes.run_id) / name).write_bytes(b"gone")
         await nodes.start_one(1)
-        with pytest.raises(grpc.aio.AioRpcError, match="this node cannot go on") as refused:
-            await nodes.prepare(1)
-        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        await nodes.prepare(1)
+        shell = nodes.nodes[1].shell
+        assert shell is not None
+        assert shell.machine.k == 0
+        await nodes.finish()
+    for name in ("checkpoint.bin", "checkpoint-before.bin"):
+        assert f"{name} is damaged and is not used" in caplog.text
+    assert_same_run(nodes)

@@ -29,7 +29,7 @@ def fail_in_round(nodes: Live, node: int, round_: int, error: Exception) -> None
     """This node's program raises in this round, as one does whose η list is too short."""
     shell = nodes.nodes[node].shell
     assert shell is not None
-    program: Any = shell.machine.agents.program
+    program: Any = shell.machine.program
     honest = program.round
 
     def failing(state: Any, k: int) -> Any:
@@ -101,7 +101,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_reported(tmp_path: Path, m
 
 @pytest.mark.parametrize("error", [ValueError("no budget"), OSError("no ledger")], ids=["unexpected", "a disk"])
 async def test_a_run_that_could_not_be_prepared_can_be_prepared(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The folder was opened and is free again: not "in use by another node"."""
 
@@ -111,8 +111,9 @@ async def test_a_run_that_could_not_be_prepared_can_be_prepared(
     async with live(small(), tmp_path, one_each(4)) as nodes:
         with monkeypatch.context() as patched:
             patched.setattr("node.run.RunBudget", fails)
-            with pytest.raises(grpc.aio.AioRpcError, match=str(error)):
+            with pytest.raises(grpc.aio.AioRpcError, match=f"{type(error).__name__} at this node"):
                 await nodes.prepare(1)
+        assert str(error) in caplog.text
         await nodes.prepare()
         await nodes.finish()
     assert_same_run(nodes)
@@ -125,11 +126,11 @@ async def test_what_a_node_says_of_itself_is_never_half_written(
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare(1)
         facts = run_folder(tmp_path / "node-1", nodes.run_id) / "node.json"
-        before = json.loads(facts.read_text())
         await nodes.nodes[1].stop()
+        before = json.loads(facts.read_text())
 
         def killed(descriptor: int) -> None:
-            raise OSError("killed")
+            raise OSError(5, "killed")
 
         await nodes.start_one(1)
         with monkeypatch.context() as patched:

@@ -11,16 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from node.codec import RowFormat, decode, encode, finite, message_limit, numbers
+from node.codec import OVERHEAD, RowFormat, decode, encode, message_limit, numbers, within
 from node.errors import PeerFault
 from node.fingerprints import fingerprinting
 from node.inbox import Inbox, Lane
+from node.limits import REPEATS, ROUNDS_IN_HAND
 from node.status import STATUS, status_of
 from node.v1 import wire_pb2
 
 D = 3
 PHASES = ("y", "z")
 FORM = RowFormat(PHASES, D)
+LARGEST = 2.0**40
+BOUNDED = RowFormat(PHASES, D, largest=LARGEST)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -60,7 +63,17 @@ def test_two_halves_of_a_frame_are_what_protobuf_makes_of_the_whole(
 @given(arrays(np.float64, st.integers(1, 300)), st.booleans())
 def test_finite_is_what_numpy_calls_finite(row: Any, huge: bool) -> None:
     row[0] = np.finfo(np.float64).max if huge else row[0]  # its last byte is that of an infinity
-    assert finite(row.tobytes()) == bool(np.isfinite(row).all())
+    assert within(row.tobytes(), np.finfo(np.float64).max) == bool(np.isfinite(row).all())
+
+
+@given(arrays(np.float64, st.integers(1, 300)), st.integers(-1000, 1000), st.floats(0.5, 1), st.booleans())
+def test_within_is_what_numpy_calls_so(row: Any, exponent: int, mantissa: float, edge: bool) -> None:
+    """At the bound itself, too, on which side of it the last byte alone does not tell."""
+    largest = np.ldexp(mantissa, exponent)
+    row[0] = -largest if edge else row[0]
+    assert within(row.tobytes(), float(largest)) == bool((np.abs(row) <= largest).all())
+    row[-1] = np.nextafter(largest, np.inf)
+    assert not within(row.tobytes(), float(largest))
 
 
 def test_other_byte_orders_leave_as_little_endian() -> None:
@@ -81,12 +94,13 @@ def test_other_byte_orders_leave_as_little_endian() -> None:
         ("not finite", [0], np.array([0, np.nan, 0]).tobytes()),
         ("not finite", [0], np.array([0, 0, np.inf]).tobytes()),
         ("not finite", [0], np.array([-np.inf, 0, 0]).tobytes()),
+        ("too large", [0], np.array([0, -np.nextafter(LARGEST, np.inf), 0]).tobytes()),
     ],
 )
 def test_frames_that_are_wrong_by_themselves(kind: str, senders: list[int], rows: bytes) -> None:
     frame = wire_pb2.Frame(run="run", round=1, phase="y", senders=senders, rows=rows)
     with pytest.raises(PeerFault) as fault:
-        decode(frame.SerializeToString(), FORM)
+        decode(frame.SerializeToString(), BOUNDED)
     assert fault.value.kind == kind
     assert status_of(fault.value) == STATUS[kind]
 
@@ -104,11 +118,12 @@ FINGERPRINT = fingerprinting(bytes(range(32)))
 
 
 class Stage:
-    """An inbox with one lane to each neighbour, which deliver frames in whatever order they like."""
+    """An inbox with one lane to each neighbour, which all deliver their frames in order, and as fast as they like."""
 
     def __init__(self, senders: dict[int, tuple[int, ...]] | None = None, d: int = D) -> None:
         self.d = d
-        self.box = Inbox("run", RowFormat(PHASES, d), senders or {7: (7,), 2: (2,), 5: (5,)}, 4, FINGERPRINT)
+        form = RowFormat(PHASES, d, largest=LARGEST)
+        self.box = Inbox("run", form, senders or {7: (7,), 2: (2,), 5: (5,)}, FINGERPRINT)
         self.lanes = {node: self.box.lane(node, 0) for node in self.box.senders}
 
     def row(self, sender: int, value: float = 1.0) -> Any:
@@ -134,14 +149,17 @@ class Stage:
 
 
 LONG = 100  # numbers, which are remembered by their tag
+IN_ORDER = [(k, phase) for k in range(3) for phase in PHASES]
 
 
 @pytest.mark.parametrize("d", [D, LONG])
-@given(st.permutations([(sender, k, phase) for sender in (2, 5, 7) for k in range(3) for phase in PHASES]), st.data())
-def test_any_order_and_any_copies(d: int, order: list[tuple[int, int, str]], data: st.DataObject) -> None:
+@given(st.permutations([sender for sender in (2, 5, 7) for _ in IN_ORDER]), st.data())
+def test_any_order_of_neighbours_and_any_copies(d: int, order: list[int], data: st.DataObject) -> None:
     stage, came = Stage(d=d), set()
     box = stage.box
-    for sender, k, phase in order:
+    due = {sender: iter(IN_ORDER) for sender in (2, 5, 7)}
+    for sender in order:
+        k, phase = next(due[sender])
         assert box.missing(k, phase) == {a for a in (2, 5, 7) if (a, k, phase) not in came}
         came.add((sender, k, phase))
         assert stage.take(sender, k, phase) == (not box.missing(k, phase))
@@ -172,9 +190,10 @@ FAULTS: dict[str, dict[str, Any]] = {
     "bad phase": {"phase": "q"},
     "unknown sender": {"sender": 3},
     "stale": {"round_": 1},
-    "future": {"round_": 8},
+    "future": {"round_": 4},
     "other bytes": {"round_": 3, "value": 9.0},
     "not finite": {"round_": 3, "phase": "z", "value": np.nan},
+    "too large": {"round_": 3, "phase": "z", "value": -(2.0**41)},
 }
 
 
@@ -205,12 +224,37 @@ def test_a_frame_holds_a_row_of_everybody_behind_the_stream(kind: str, senders: 
     assert stage.state() == before
 
 
-@pytest.mark.parametrize("k", [2, 7])
-def test_the_edges_of_what_is_accepted(k: int) -> None:
+@pytest.mark.parametrize(("k", "phase"), [(2, "y"), (3, "y"), (3, "z")])
+def test_what_may_come_after_the_first_frame(k: int, phase: str) -> None:
+    """A copy of anything that may have to be run again, and what is due; nothing else."""
     stage = Stage()
     stage.box.advance(3)
     stage.box.forget(2)
-    stage.take(round_=k)
+    lane = stage.box.lane(2, 3)
+    stage.take(2, 3, "y", lane=lane)
+    stage.take(2, k, phase, lane=lane)
+
+
+def test_a_neighbour_that_leaves_a_round_out_is_refused() -> None:
+    """Everything after it would have to be kept until it came."""
+    stage = Stage()
+    stage.take(2, 0, "y")
+    for k, phase in ((1, "y"), (1, "z"), (100, "y"), (2**60, "y")):
+        with pytest.raises(
+            PeerFault, match=rf"future: round {k}, phase '{phase}' came, where round 0, phase 'z' is due"
+        ):
+            stage.take(2, k, phase)
+    assert sorted(stage.box._taken) == [0]
+
+
+def test_copies_without_end_are_refused() -> None:
+    stage = Stage()
+    stage.take(2)
+    for _ in range(REPEATS):
+        stage.take(2)
+    with pytest.raises(PeerFault, match="too many copies: round 0, phase 'y'"):
+        stage.take(2)
+    stage.take(2, lane=stage.box.lane(2, 0))  # on a new stream it is no copy
 
 
 def test_what_was_asked_for_is_not_stale() -> None:
@@ -270,25 +314,23 @@ def test_what_is_expected_does_not_pile_up() -> None:
     assert len(stage.box._headers) <= 2
 
 
-def test_enough_in_hand_means_that_nothing_is_missing() -> None:
-    """A frame far ahead, alone, must not keep anybody from reading those that are due."""
+@pytest.mark.parametrize(("most", "rounds"), [(1 << 20, ROUNDS_IN_HAND), (4 * OVERHEAD + 200, 2), (1, 1)])
+def test_so_much_is_in_hand_and_no_more(most: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rounds, as many as there is room for if that is fewer, and in any case the one that is being run."""
+    monkeypatch.setattr("node.limits.BYTES_IN_HAND", most)
     stage = Stage()
     lane, box = stage.lanes[2], stage.box
-    stage.take(2, 2, "z")
-    assert not box.has(lane, 2)
-    for phase in PHASES:
-        stage.take(2, 0, phase)
-        assert not box.has(lane, 2)
-    stage.take(2, 1, "y")
-    stage.take(2, 1, "z")
-    assert box.has(lane, 2)
-    assert not box.has(lane, 3)
+    for k in range(rounds):
+        for phase in PHASES:
+            assert not box.has_enough(lane)
+            stage.take(2, k, phase)
+    assert box.has_enough(lane)
     box.advance(1)
-    assert not box.has(lane, 2)
+    assert not box.has_enough(lane)
 
 
 def test_nobody_to_wait_for() -> None:
-    box = Inbox("run", FORM, {}, 1, FINGERPRINT)
+    box = Inbox("run", FORM, {}, FINGERPRINT)
     assert box.complete(0, "y")
     assert box.missing(0, "y") == set()
     assert box.pop(0, "y") == ([], [])

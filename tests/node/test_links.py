@@ -127,7 +127,7 @@ class Talk:
     """One stream and its conversation at once: it takes everything and has always room."""
 
     def __init__(self, link: Link, *backlog: bytes) -> None:
-        self.outgoing = link.open(backlog, 0)
+        self.outgoing = link.open(lambda first: backlog[first:], 0)
 
     async def read(self) -> Any:
         await asyncio.Event().wait()
@@ -164,7 +164,7 @@ class EndingSlowly(Talk):
 
 async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
     """A node that is told to stop at the moment when a link breaks must not go on dialling."""
-    link = Link(Neighbour(1, (1,), (0,)))
+    link = Link(Neighbour(1, (1,), (0,)), 1, 100)
     talk = EndingSlowly(link, b"a frame")
     serving = asyncio.create_task(serve(link, talk, talk))
     await talk.ending.wait()
@@ -182,7 +182,7 @@ class CannotWrite(Talk):
 
 async def test_a_writer_that_dies_ends_its_link(caplog: pytest.LogCaptureFixture) -> None:
     """Otherwise the stream would stay open and mute, and nobody would dial again."""
-    link = Link(Neighbour(1, (1,), (0,)))
+    link = Link(Neighbour(1, (1,), (0,)), 1, 100)
     talk = CannotWrite(link, b"a frame")
     async with asyncio.timeout(SECONDS):
         await serve(link, talk, talk)

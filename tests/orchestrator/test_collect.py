@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,86 +14,10 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
-from node.cluster import Cluster
-from node.server import Node, NodeConfig, run_folder
-from orchestrator.drive import Drive
 from store.rundir import read_metrics
+from tests.orchestrator.collected import COMPARED, GROUPS, TABLES, Machines
 
 Call = Callable[..., Any]
-GROUPS = ((0,), (1, 2))
-COMPARED = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv")
-TABLES: dict[str, Any] = {
-    "run.rounds": 9,
-    "network.topology": "ring",
-    "network.agents": 3,
-    "problem.name": "least-squares",
-    "problem.dimension": 3,
-}
-
-
-class Machines:
-    """Nodes that have been through one run, each with a home of its own, and the experiment as the collector has it."""
-
-    def __init__(self, folder: Path, experiment: Experiment) -> None:
-        self.folder, self.simulation = folder, Simulation(experiment)
-        self.run_id = self.simulation.run_id
-        self.homes = [folder / f"home-{min(group)}" for group in GROUPS]
-        self.file = folder / "experiment.toml"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(self.simulation.experiment.to_toml())
-
-    @property
-    def folders(self) -> list[Path]:
-        return [run_folder(home, self.run_id) for home in self.homes]
-
-    async def run(self, *, telemetry: bool, paths: Sequence[Path] = ()) -> None:
-        """Real servers, a real orchestrator; `paths`: where each machine has its data."""
-        resolved = self.simulation.experiment
-        problems = [resolved.problem.updated(path=str(path)) for path in paths] or [resolved.problem] * len(GROUPS)
-        own = [replace(resolved, problem=problem) for problem in problems]
-        file = self.folder / "cluster.toml"
-        nodes = [
-            Node(NodeConfig(experiment, group, file, home, None, every=5, telemetry=telemetry))
-            for experiment, group, home in zip(own, GROUPS, self.homes, strict=True)
-        ]
-        ports = [await node.start("127.0.0.1:0") for node in nodes]
-        addresses = {a: f"127.0.0.1:{port}" for port, group in zip(ports, GROUPS, strict=True) for a in group}
-        file.write_text(Cluster(addresses, {}).to_toml())
-        drive = Drive(Cluster.load(file), self.run_id, resolved.digest, window=512)
-        async with asyncio.timeout(30):
-            await drive.run(lambda heard: None)
-        await asyncio.gather(*(node.stop() for node in nodes))
-
-    def copied(self, to: Path) -> Machines:
-        """The same, in another place, to be spoilt."""
-        shutil.copytree(self.folder, to, dirs_exist_ok=True)
-        copy = Machines(to, self.simulation.experiment)
-        copy.run_id = self.run_id
-        return copy
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Machines:
-    machines = Machines(tmp_path_factory.mktemp("whole"), Experiment.load(overrides=TABLES))
-    asyncio.run(machines.run(telemetry=True))
-    return machines
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
-    """No pictures."""
-    monkeypatch.setattr("orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
-
-
-@pytest.fixture
-def collect(dpp2: Call, quick: None, tmp_path: Path) -> Call:
-    """`dpp2 collect` of all homes into tmp_path/run."""
-
-    def call(machines: Machines, *more: object, homes: Sequence[Path] | None = None, file: Path | None = None) -> Any:
-        named = machines.homes if homes is None else homes
-        return dpp2("collect", *named, "--experiment", file or machines.file, "--out", tmp_path / "run", *more)
-
-    return call
 
 
 def test_the_directory_of_an_embedded_run(whole: Machines, collect: Call, dpp2: Call, tmp_path: Path) -> None:
@@ -271,11 +195,20 @@ def test_another_experiment(whole: Machines, collect: Call, tmp_path: Path) -> N
     refused(collect(whole, file=other), tmp_path, "--experiment", "has run, which is")
 
 
+def _overwrite(path: Path, beginning: bytes) -> None:
+    path.write_bytes(beginning + path.read_bytes()[len(beginning) :])
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "records that end early": (lambda run: (run / "records" / "y.f64").write_bytes(bytes(80)), "those of y end before"),
     "numbers of a round that end early": (
         lambda run: (run / "records" / "eta.f64").write_bytes(bytes(8)),
         "those of eta end before",
+    ),
+    "a flipped byte": (lambda run: _overwrite(run / "records" / "y.f64", b"\x5a"), "y.f64 is damaged: round 0 is not"),
+    "a number that is none": (
+        lambda run: _overwrite(run / "records" / "z.f64", np.array([np.nan]).tobytes()),
+        "z.f64 is damaged: round 0 is not",
     ),
     "no state": (lambda run: (run / "checkpoint.bin").unlink(), "nodes that ended at one round, not at [5, 9]"),
     "no checkpoint at all": (
@@ -303,3 +236,21 @@ def test_what_cannot_be_collected_replaces_nothing(whole: Machines, collect: Cal
     assert collect(spoilt, "--force").code == 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir() if path.is_file()} == before
     assert collect(whole, "--force").code == 0
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_disk_that_fills_up_leaves_no_half_of_a_run(
+    force: bool, whole: Machines, collect: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if force:
+        assert collect(whole).code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("store.rundir.write_metrics", full)
+    assert collect(whole, *(["--force"] if force else [])).code == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert (tmp_path / "run").exists() == force
+    assert not list(tmp_path.glob(".run*"))

@@ -77,7 +77,7 @@ class TestJson:
 
     def test_overflow(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:
         """What is not finite is null in JSON and inf or nan in the files; no warning reaches the user."""
-        steep = ["--set", "problem.name=quadratic", "--set", "problem.curvature=1e100"]
+        steep = ["--set=problem.name=quadratic", "--set=problem.curvature=1e100", "--set=run.largest_value=1e300"]
         ended = dpp2("run", "--json", "--out", tmp_path / "run", *small, *steep)
         printed = document(ended.out)
         assert (ended.code, ended.err) == (1, "")
@@ -87,7 +87,7 @@ class TestJson:
 
 
 def test_overflow_can_be_drawn(tmp_path: Path, dpp2: Call, small: list[str]) -> None:
-    steep = ["--set", "problem.name=quadratic", "--set", "problem.curvature=1e100"]
+    steep = ["--set=problem.name=quadratic", "--set=problem.curvature=1e100", "--set=run.largest_value=1e300"]
     ended = dpp2("run", "--out", tmp_path / "run", *small, *steep)
     assert ended.code == 1
     assert "DIVERGED" in ended.err
@@ -125,6 +125,19 @@ class TestSummary:
             *("run", EXPERIMENTS_BY_NAME["breast-cancer"], "--out", tmp_path / "run", "--set", "run.rounds=3"),
         )
         assert re.search(r"^accuracy 0\.\d{4}$", ended.out, re.MULTILINE)
+
+    def test_private_records_print_accuracy_beside_that_without_privacy_and_keep_their_budget(
+        self, tmp_path: Path, dpp2: Call
+    ) -> None:
+        file = EXPERIMENTS_BY_NAME["private-records"]
+        ended = dpp2("run", file, "--out", tmp_path / "run")
+        accuracy, without = (
+            float(found) for found in re.findall(r"^accuracy(?: without privacy)? (0\.\d{4})$", ended.out, re.MULTILINE)
+        )
+        assert 0.9 < accuracy < without
+        spent = document((tmp_path / "run/privacy.json").read_text())
+        assert 0.99 < spent["epsilon"] <= 1 == Experiment.load(file).privacy.budget
+        assert "M̄" not in ended.err  # nothing that the noise or the steps rest on was computed from the data
 
 
 @pytest.mark.usefixtures("quick_plot")

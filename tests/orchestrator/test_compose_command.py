@@ -59,6 +59,18 @@ def test_a_container_for_each_agent_and_a_relay_for_each_link(composed: Call, tm
         assert f"--link {low}-{high}=0.0.0.0:{address.rpartition(':')[2]},{cluster.addresses[high]}" in relay
 
 
+@pytest.mark.parametrize("override", [None, "tls", "sniffer"])
+def test_whoever_waits_gives_up_some_time(override: str | None, composed: Call) -> None:
+    """So that `docker-compose up` ends: what it started again for ever would never end either."""
+    options = ("--override", override) if override else ()
+    services = composed("--agents", 3, "--topology", "ring", *options)["services"]
+    commands = {name: str(service["command"]) for name, service in services.items() if "command" in service}
+    for name in set(commands) - {"audit"}:
+        assert "--patience " in commands[name], name
+    for name, service in services.items():
+        assert service.get("restart", "no") == ("on-failure:8" if name.startswith("agent") and not override else "no")
+
+
 def test_an_agent_gets_its_own_secrets_and_every_secret_has_a_file(composed: Call) -> None:
     tree = composed("--agents", 4, "--topology", "star")
     for agent in range(4):

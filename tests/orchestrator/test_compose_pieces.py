@@ -75,11 +75,20 @@ def test_a_relay_ends_when_everybody_has_gone_and_not_before(
         assert relay.wait(20) == 0
 
 
+def test_a_relay_to_which_nobody_comes_ends(tmp_path: Path, environment: dict[str, str]) -> None:
+    words = ("tap", "relay", "--link", "0-1=127.0.0.1:0,127.0.0.1:1", "--out", str(tmp_path), "--patience", "0.5")
+    line = [sys.executable, "-m", "orchestrator", *words]
+    assert subprocess.run(line, capture_output=True, env=environment, timeout=20).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--patience"])
 @pytest.mark.parametrize("command", [("relay", "--link", "0-1=127.0.0.1:0,127.0.0.1:1"), ("sniff", "--port", "7000")])
-def test_a_silence_that_cannot_be_waited_for_is_refused(command: tuple[str, ...], dpp2: Call, tmp_path: Path) -> None:
-    ended = dpp2("tap", *command, "--out", tmp_path, "--quiet", 0)
+def test_a_silence_that_cannot_be_waited_for_is_refused(
+    command: tuple[str, ...], option: str, dpp2: Call, tmp_path: Path
+) -> None:
+    ended = dpp2("tap", *command, "--out", tmp_path, option, 0)
     assert ended.code == 2
-    assert "--quiet = 0.0: expected a number > 0" in ended.err
+    assert f"{option} = 0.0: expected a number > 0" in ended.err
 
 
 async def test_keys_are_read_where_they_lie_and_none_are_drawn_into_the_home(tmp_path: Path) -> None:

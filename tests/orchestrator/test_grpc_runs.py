@@ -75,9 +75,9 @@ def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
 
 
 def rounds_done(run: Path) -> int:
-    """As many as some node has written down already (24 bytes a round and agent)."""
+    """As many as some node has written down already (32 bytes a round, with one agent)."""
     sizes = [path.stat().st_size for path in run.glob("nodes/node-*/runs/*/records/y.f64")]
-    return max(sizes, default=0) // 24
+    return max(sizes, default=0) // 32
 
 
 class Runs:
@@ -232,7 +232,13 @@ def test_a_budget_ends_the_run_where_it_ends_an_embedded_one(
 @pytest.mark.slow
 def test_divergence_is_a_result(runs: Runs, tmp_path: Path) -> None:
     """Exit code 1 and a sentence; what was sent while numbers were finite is kept, and nobody prints a traceback."""
-    chosen = options(problem__name="quadratic", problem__curvature=-50, network__agents=3, run__rounds=2000)
+    chosen = options(
+        problem__name="quadratic",
+        problem__curvature=-50,
+        network__agents=3,
+        run__rounds=2000,
+        run__largest_value=1.7e308,
+    )
     said = runs("run", *chosen, "--transport", "grpc", "--processes", 2, "--out", tmp_path / "run", code=1)
     assert "DIVERGED" in said
     assert "Traceback" not in said
@@ -242,7 +248,7 @@ def test_divergence_is_a_result(runs: Runs, tmp_path: Path) -> None:
         rounds, y = len(seen["y"]), seen["y"]
     assert 100 < rounds < 2000
     assert np.isfinite(y).all()
-    assert np.abs(y).max() > 1e300
+    assert np.abs(y).max() > 1e200  # up to the last checkpoint
     assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == rounds + 2
     assert {total.runs for total in spent(tmp_path / "run")} == {1}
 
@@ -251,6 +257,7 @@ def test_divergence_is_a_result(runs: Runs, tmp_path: Path) -> None:
 
 LONG = 800
 LONGER = 1500
+STEADY: dict[str, Any] = {"noise__decay": 1.0}  # float64 carries it in every round, so ledgers have a number
 
 
 def kill_one(run: Path, rng: random.Random) -> bool:
@@ -278,14 +285,14 @@ def test_twenty_kills(
     """The same bytes, and in the ledger one run, charged once."""
     rng, run, killed = random.Random(seed), tmp_path / "run", 0
     security = ["--tls"] if tls else []
-    process = runs.start("run", *options(run__rounds=LONGER), "--transport", "grpc", *security, "--out", run)
+    process = runs.start("run", *options(run__rounds=LONGER, **STEADY), "--transport", "grpc", *security, "--out", run)
     until(lambda: rounds_done(run) > 10)
     while killed < 20:
         assert process.poll() is None, "the run was over before all kills"
         killed += kill_one(run, rng)
         pause(run, rng, process)
     runs.finish(process)
-    assert records(run) == embedded(run__rounds=LONGER)
+    assert records(run) == embedded(run__rounds=LONGER, **STEADY)
     assert spent(run) == spent(tmp_path / "apart" / "embedded")
     assert nodes_of(tmp_path) == []
 
@@ -297,7 +304,7 @@ def test_the_orchestrator_is_among_the_killed(
 ) -> None:
     """Nodes die, the orchestrator dies among them, three times over; what is resumed ends in the same bytes."""
     rng, run = random.Random(5), tmp_path / "run"
-    process = runs.start("run", *options(run__rounds=LONGER), "--transport", "grpc", "--out", run)
+    process = runs.start("run", *options(run__rounds=LONGER, **STEADY), "--transport", "grpc", "--out", run)
     until(lambda: rounds_done(run) > 10)
     for _ in range(3):
         for _ in range(3):
@@ -310,7 +317,7 @@ def test_the_orchestrator_is_among_the_killed(
         process = runs.start("run", "--resume", run)
         until(lambda: nodes_of(run))
     runs.finish(process)
-    assert records(run) == embedded(run__rounds=LONGER)
+    assert records(run) == embedded(run__rounds=LONGER, **STEADY)
     assert spent(run) == spent(tmp_path / "apart" / "embedded")
 
 

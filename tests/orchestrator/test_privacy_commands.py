@@ -28,7 +28,7 @@ from tests.answers import number
 
 Call = Callable[..., Any]
 PAPER_FILE = Path(__file__).parents[2] / "experiments/paper.toml"
-PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9)
+PAPER = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.03, adjacency=0.1, u_e=1.0, u_w=1.0, decay=0.9, bits=20)
 OPTIONS = {
     "dimension": 3,
     "alpha": 0.2,
@@ -38,7 +38,7 @@ OPTIONS = {
     "u_w": 2.0,
     "decay": 0.97,
 }
-CHOSEN = Dpp2Releases(**OPTIONS)  # type: ignore[arg-type]
+CHOSEN = Dpp2Releases(**OPTIONS, bits=20)  # type: ignore[arg-type]
 
 
 def typed(options: dict[str, float], **more: object) -> list[str]:
@@ -172,6 +172,10 @@ class TestEpsilon:
         ended = dpp2("privacy", "epsilon", *typed(OPTIONS, rounds=40))
         ours, paper = number(epsilon(CHOSEN, 40)), number(theorem_3(CHOSEN, 40))
         assert f"ε(40 rounds) = {ours:.6g}\n" in ended.out
+        assert f"with noise on a grid of 20 bits: (ε, δ_dp) = ({ours:.6g}, 2^−71)" in ended.out
+        doubles = dpp2("privacy", "epsilon", *typed(OPTIONS, rounds=40, grid=0))
+        assert f"ε(40 rounds) = {number(epsilon(replace(CHOSEN, bits=0), 40)):.6g}\n" in doubles.out
+        assert "δ_dp" not in doubles.out
         assert f"the paper's Theorem 3 says {paper:.6g} — a claim, not a guarantee" in ended.out
         assert ended.err == ""
 
@@ -358,6 +362,11 @@ BAD_OPTIONS = [
         "--set privacy.adjacency=record --set privacy.feature_bound=1 --set problem.name=least-squares",
         "privacy.adjacency = 'record': expected a number: the least-squares problem cannot bound",
     ),
+    ("--set privacy.clip=1", 'privacy.clip = 1.0: expected adjacency = "record" beside it'),
+    (
+        "--set privacy.adjacency=record --set privacy.clip=1",
+        "privacy.clip = 1.0: expected nothing: the account of dpp2 needs a bound M on curvature, which clipping does",
+    ),
     ("--set privacy.smoothness=0", "privacy.smoothness = 0: expected a number > 0"),
     ("--set privacy.smoothness=5.02", "privacy.smoothness = 5.02: expected a bound that the data keep, but agent "),
     ("--set privacy=3", "privacy"),
@@ -458,3 +467,20 @@ class TestBadInput:
         (empty / "run").mkdir()
         (empty / "run/experiment.toml").write_text("[run]\nrounds = 3\n")
         assert "expected a run of at least one round" in refused(dpp2, "publish", "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "planned_on"), [((), "surrogate"), (("--on-data",), "data")])
+def test_a_plan_says_what_it_was_planned_on(
+    dpp2: Call, tmp_path: Path, option: tuple[str, ...], planned_on: str
+) -> None:
+    small = ("network.topology=ring", "network.agents=4", "problem.name=sine", "problem.dimension=1", "run.rounds=4")
+    settings = [word for one in small for word in ("--set", one)]
+    ended = dpp2(
+        "privacy", "plan", "--epsilon", 10, *settings, "--trials", 0, *option, "--json", "--out", tmp_path / "f.png"
+    )
+    document = json.loads(ended.out)
+    assert document["planned_on"] == planned_on
+    assert ("looking at the data" in document["notes"][0]) == (planned_on == "data")
+    assert document["epsilon"] <= 10
+    assert {"alpha", "beta", "rho", "u_e", "u_w"} <= set(document)

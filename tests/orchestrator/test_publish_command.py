@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
+from dpp2.grid import grid, to_grid
 from store.files import read_npz
 from tests.answers import number, strict
 
@@ -47,7 +48,9 @@ class TestPublish:
         assert np.abs(published.x - bare).min() > 0
         assert dpp2("run", "--resume", path, "--set", f"run.rounds={K + 1}").code == 0
         truth, sent = read_npz(path / "truth.npz"), read_npz(path / "observation.npz")
-        np.testing.assert_array_equal(published.x, bare + truth.w[K])
+        noise = Experiment.load(path / "experiment.toml").noise
+        g = float(grid(float(noise.scales_in(np.array([K]), 1)["u_w"][0, 0]), noise.grid))
+        np.testing.assert_array_equal(published.x, to_grid(bare, g) + truth.w[K])
         np.testing.assert_array_equal(bare, truth.x[K])
         d = np.zeros_like(bare)
         for y, eta in zip(sent.y[:K], truth.eta[:K], strict=True):

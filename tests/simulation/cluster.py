@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from node.errors import PeerFault
-from node.run import Keeping
+from node.folder import Keeping
 from tests.simulation.reference import ALGORITHM_NAMES, LAYOUTS, STAR, reference
 from tests.simulation.virtual_disk import Killed
 from tests.simulation.virtual_network import End, Stream
@@ -48,6 +48,8 @@ class Orchestrator:
 
     def prepare(self, node: VirtualNode) -> None:
         node.prepare()
+        if node.run is None:  # its disk is full
+            return
         self._lives[node.name] = node.life
         self._allowed[node.name] = node.prepared.budget.allowance.rounds
         self._rounds[node.name] = node.prepared.machine.k
@@ -79,7 +81,7 @@ class Cluster:
 
     def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
         self.rng = rng = random.Random(seed)
-        algorithm = rng.choice(ALGORITHM_NAMES)
+        algorithm = random.Random(f"algorithm {seed}").choice(ALGORITHM_NAMES)  # apart: a new one shifts no other draw
         layout = STAR if algorithm == "diff2" else rng.choice(LAYOUTS)
         keeping = Keeping(every=rng.randint(1, 5), telemetry=layout.telemetry)
         self._faults = rng.randint(0, MOST_FAULTS)
@@ -159,6 +161,11 @@ class Cluster:
         if not node.up:
             yield partial(self.start, node)
             return
+        if node.disk.full:
+            yield partial(self.free_disk, node)
+        if node.broken:
+            yield partial(self.bury, node)
+            return
         if self.orchestrator.alive:
             if not self.orchestrator.knows(node):
                 yield partial(self.prepare, node)
@@ -194,8 +201,12 @@ class Cluster:
                 yield partial(self.kill_soon, node)
                 yield partial(self.lose_power, node)
                 yield partial(self.stop, node)
-                if node.run is not None:
+                yield partial(self.fill_disk, node)
+                yield partial(self.fill_disk, node)
+                if node.run is not None and not node.disk.full:
                     yield partial(self.come_back_changed, node)
+            else:
+                yield partial(self.lose_power, node)
             if node.damageable:
                 yield partial(self.damage, node)
                 yield partial(self.damage, node)
@@ -206,9 +217,14 @@ class Cluster:
             yield partial(self.cut, stream)
             for end in stream.ends:
                 if end.alive and end.lane is not None:
-                    yield partial(self.repeat_a_frame, stream, end)
-                    if end.node.comparable(end.peer):
-                        yield partial(self.alter_a_frame, stream, end)
+                    yield from self._forgeries(stream, end)
+
+    def _forgeries(self, stream: Stream, end: End) -> Iterator[partial[None]]:
+        yield partial(self.repeat_a_frame, stream, end)
+        if end.hello and end.node.prepared.machine.hellos.settled:
+            yield partial(self.say_another_hello, stream, end)
+        if end.node.comparable(end.peer):
+            yield partial(self.alter_a_frame, stream, end)
 
     # -- moves -------------------------------------------------------------------------------------------------
 
@@ -296,8 +312,7 @@ class Cluster:
 
     def lose_power_everywhere(self) -> None:
         for node in self.nodes.values():
-            if node.up:
-                self.lose_power(node)
+            self.lose_power(node)
 
     def damage(self, node: VirtualNode) -> None:
         """It goes down, if it is not, and finds a damaged checkpoint when it comes back."""
@@ -308,6 +323,16 @@ class Cluster:
     def stop(self, node: VirtualNode) -> None:
         node.stop()
         self._died(node)
+
+    def fill_disk(self, node: VirtualNode) -> None:
+        node.disk.fill()
+
+    def free_disk(self, node: VirtualNode) -> None:
+        node.disk.free()
+
+    def bury(self, node: VirtualNode) -> None:
+        """A node that has failed ends by itself, in order as far as it can, or is killed."""
+        (self.stop if self.rng.random() < 0.5 else self.kill)(node)
 
     def come_back_changed(self, node: VirtualNode) -> None:
         node.come_back_changed()
@@ -341,6 +366,12 @@ class Cluster:
         stream.tampered = True
         frame = self.rng.choice(end.node.comparable(end.peer))
         stream.fault(end, end.node.take_altered(frame, end.lane, end.peer))
+        self._tidy()
+
+    def say_another_hello(self, stream: Stream, end: End) -> None:
+        """In the name of a neighbour whose hello the run rests on: it is refused, and the first stays."""
+        stream.tampered = True
+        stream.fault(end, end.node.meet_a_stranger(end.peer))
         self._tidy()
 
     def orchestrator_dies(self) -> None:

@@ -9,15 +9,15 @@ import hashlib
 import json
 import random
 
+from dpp2.privacy import MOST_ROUNDS
 from tests.simulation.virtual_disk import VirtualDisk
 
 _NEWER, _OLDER = "checkpoint.bin", "checkpoint-before.bin"
 
 
-def survivable(disk: VirtualDisk) -> bool:
-    """Whether the newer checkpoint is whole, and so is the one before, if there has been one."""
-    newer = disk.read(_NEWER)
-    return newer is not None and _whole(newer) and older_is_whole(disk)
+def damageable(disk: VirtualDisk) -> bool:
+    """Whether there is a checkpoint."""
+    return disk.read(_NEWER) is not None
 
 
 def older_is_whole(disk: VirtualDisk) -> bool:
@@ -27,17 +27,22 @@ def older_is_whole(disk: VirtualDisk) -> bool:
 
 
 def damage(disk: VirtualDisk, rng: random.Random) -> None:
-    """Of the newer checkpoint one byte changes."""
-    content = disk.read(_NEWER)
-    assert content is not None
-    disk.damage(_NEWER, rng.randrange(len(content)), rng.randint(1, 255))
+    """Of the newer checkpoint one byte changes, or of the older one, or of both."""
+    for name in rng.choice(((_NEWER,), (_NEWER,), (_OLDER,), (_NEWER, _OLDER))):
+        if content := disk.read(name):
+            disk.damage(name, rng.randrange(len(content)), rng.randint(1, 255))
 
 
 def falls_back_to(disk: VirtualDisk) -> int:
-    """The round at which the node would go on if the newer checkpoint were damaged now."""
+    """The round at which the node would go on if the newer checkpoint were damaged now.
+
+    Without a whole one before it would begin at round 0, and of all that the journal alone remembers.
+    """
     older = disk.read(_OLDER)
     if older is None:
         return 0
+    if not _whole(older):
+        return MOST_ROUNDS
     length = int.from_bytes(older[32:40], "little")
     return int(json.loads(older[40 : 40 + length])["facts"]["round"])
 

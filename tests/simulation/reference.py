@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,12 @@ import numpy as np
 from dpp2 import Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
 from dpp2.arrays import Array
+from dpp2.keys import derive
+from dpp2.prepared import PreparedRun, Secrets
+from node.hellos import Hellos
 from node.hosting import Hosting, Neighbour
 from node.keyring import Keyring
-from node.machine import HostedRun
+from node.machine import HostedRun, RunSetup
 from node.outbox import Outbox
 
 ALGORITHM_NAMES = tuple(ALGORITHMS.names)
@@ -57,6 +59,7 @@ class Reference:
     hosted: Mapping[int, HostedRun]
     frames: Mapping[tuple[int, int], Mapping[bytes, int]]  # by sending and receiving node: each frame, with its round
     altered: Mapping[tuple[int, int], Mapping[bytes, bytes]]  # for a frame one with other rows of the same phase
+    hellos: Mapping[tuple[int, int], bytes]  # by sending and receiving node, where edges have secrets
     records: Mapping[str, Array]  # (rounds, agents, …)
     states: Sequence[Mapping[str, Array]]  # at the beginning of each round, and at the end
 
@@ -80,7 +83,7 @@ class Reference:
 def reference(algorithm: str, layout: Layout) -> Reference:
     """Made once for all schedules: they differ in what happens, not in what is computed."""
     experiment = Experiment.load(overrides=_settings(algorithm, layout))
-    simulation = Simulation(experiment)
+    simulation = Simulation(PreparedRun.of(experiment, _secrets(experiment)))
     states = [_state(simulation)]
     while simulation.remaining:
         simulation.advance(1)
@@ -90,8 +93,9 @@ def reference(algorithm: str, layout: Layout) -> Reference:
     hosted = {}
     for group in layout.groups:
         hosting = Hosting(resolved, group)
-        keyring = Keyring.of(resolved.run.seed, group, Path("nowhere"), None)
-        hosted[min(group)] = HostedRun.of(hosting, hosting.neighbours(place), keyring, run_id)
+        secrets = simulation.prepared.secrets
+        keyring = Keyring(dict(zip(group, secrets.agent_keys(group), strict=True)), secrets.eta)
+        hosted[min(group)] = RunSetup(run_id, hosting, hosting.neighbours(place), keyring).agents(b"")
     recorder = simulation.recorder
     sent = {name: array[:k] for name, array in recorder.sent_arrays.items()}
     private = {name: array[:k] for name, array in (recorder.private_arrays | recorder.scalars).items()}
@@ -103,7 +107,20 @@ def reference(algorithm: str, layout: Layout) -> Reference:
         link: {frame: other for frame, other in zip(honest, others[link], strict=True) if frame != other}
         for link, honest in frames.items()
     }
-    return Reference(run_id, k, hosted, frames, altered, sent | private, states)
+    hellos = {
+        (node, neighbour.node): Hellos(run_id, hosted[node].hellos, hosted[node].neighbours).to(neighbour.node)
+        for node, neighbour in links
+        if hosted[node].hellos
+    }
+    return Reference(run_id, k, hosted, frames, altered, hellos, sent | private, states)
+
+
+def _secrets(experiment: Experiment) -> Secrets | None:
+    """Where edges have secrets, each agent has a key of its own, which the seed of no run tells."""
+    if not experiment.shares_edge_secrets:
+        return None
+    keys = {agent: derive(b"simulated", str(agent)) for agent in range(experiment.network.agents)}
+    return Secrets(keys, derive(b"simulated", "eta"), "5ec7e7")
 
 
 def _state(simulation: Simulation) -> dict[str, Array]:
@@ -130,6 +147,8 @@ def _settings(algorithm: str, layout: Layout) -> dict[str, Any]:
         "run.rounds": layout.rounds,
         "run.telemetry": "full" if layout.telemetry else "none",
     }
+    if ALGORITHMS[algorithm].edge_noise:
+        settings["run.seed"] = "os"  # so that nodes must exchange hellos
     if layout.budget is not None:
         unlimited = Simulation(Experiment.load(overrides=settings))
         spent = unlimited.account.epsilon(layout.budget)

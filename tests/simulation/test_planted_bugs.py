@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from dpp2.keys import fresh_key
 from node.effects import Record, SaveCheckpoint
-from node.files import Checkpoint, Checkpoints, Journal, _parse
+from node.files import Checkpoint, Checkpoints, _parse
 from node.folder import RunFolder
+from node.hellos import Hellos, hellos_document
 from node.inbox import Inbox
+from node.journal import Journal
 from node.machine import RoundMachine
 from node.run import NodeRun
+from node.sealed import write_facts
 from tests.simulation.cluster import command, first_failure
 
 Patch = pytest.MonkeyPatch
@@ -27,6 +33,7 @@ def checkpoint_before_records(patch: Patch) -> None:
     """A checkpoint is durable before the records that it speaks of: a loss of power takes them."""
 
     def save(self: Any, effect: SaveCheckpoint) -> None:
+        self.journal.sync()
         facts = {"round": effect.k, "run": self._facts["run"], "digest": "", "saved": effect.saved}
         self._checkpoints.save(Checkpoint(effect.state, facts))
         self.records.sync()
@@ -49,7 +56,11 @@ def state_before_records(patch: Patch) -> None:
 def served_too_late(patch: Patch) -> None:
     """A neighbour that comes back is sent what it needs from one round later on."""
     serve = NodeRun._frames_since
-    patch.setattr(NodeRun, "_frames_since", lambda self, node, need: serve(self, node, need + 1))
+
+    def late(self: Any, node: int, first: int) -> Any:
+        return serve(self, node, first + len(self.machine.agents.phases))
+
+    patch.setattr(NodeRun, "_frames_since", late)
 
 
 def durable_too_early(patch: Patch) -> None:
@@ -116,19 +127,121 @@ def other_rows_not_seen(patch: Patch) -> None:
     patch.setattr(Inbox, "_compare", lambda *seen: None)
 
 
+def journal_not_synced(patch: Patch) -> None:
+    """A loss of power takes what was in the journal, though the node has ended in order."""
+    patch.setattr(Journal, "sync", lambda self: None)
+
+
+def loss_of_power_not_noticed(patch: Patch) -> None:
+    """A node goes on although its journal may lack what it has sent."""
+    patch.setattr(RunFolder, "_is_complete", lambda self, facts: True)
+
+
+def asked_again_it_goes_on(patch: Patch) -> None:
+    """To open a journal makes it one that can be believed."""
+    opened = Journal.__init__
+
+    def begun(self: Any, *arguments: Any, trust: bool = False) -> None:
+        opened(self, *arguments, trust=trust)
+        self.begin()
+
+    def begins(self: Any, facts: Any) -> bool:
+        return is_complete(self, facts and facts | {"boot": self._disk.boot()})
+
+    is_complete = RunFolder._is_complete
+    patch.setattr(Journal, "__init__", begun)
+    patch.setattr(RunFolder, "_is_complete", begins)
+
+
+def damaged_entry_believed(patch: Patch) -> None:
+    """An entry of the journal of which a part is lost is believed."""
+    patch.setattr("node.journal._checksum", lambda *entry: 0)
+    patch.setattr("node.journal._slots", _slots_without_checksums)
+
+
+def _slots_without_checksums(content: bytes) -> Iterator[Any]:
+    used = len(content.rstrip(b"\0"))
+    for at in range(8, used, 45):
+        digest, round_, _, phase = struct.unpack("<32sQIB", content[at : at + 45].ljust(45, b"\0"))
+        yield (digest, round_, phase) if phase else None
+
+
+def nonce_drawn_anew(patch: Patch) -> None:
+    """Every life draws noise of its own: a round that is sent again is another noisy copy."""
+
+    def drawn(self: Any, *arguments: Any) -> dict[str, Any]:
+        once = {"nonce": fresh_key().hex()}
+        write_facts(self._disk, "run.json", once)
+        return once
+
+    patch.setattr(RunFolder, "_drawn_once", drawn)
+
+
+def hellos_not_kept(patch: Patch) -> None:
+    """What a round rests on is forgotten with the process."""
+    patch.setattr(RunFolder, "keep_hellos", lambda self, hellos: None)
+
+
+def hellos_kept_too_late(patch: Patch) -> None:
+    """They are written down, and a loss of power takes them."""
+
+    def written(self: Any, hellos: Any) -> None:
+        self._once = self._once | {"hellos": hellos_document(hellos)}
+        self._disk.replace("run.json", json.dumps(self._once).encode())
+
+    patch.setattr(RunFolder, "keep_hellos", written)
+
+
+def another_hello_believed(patch: Patch) -> None:
+    """A neighbour may say another hello whenever it likes."""
+    patch.setattr(Hellos, "meet", lambda self, node, frame: self.met.update(self._hellos(node, frame)))
+
+
+def begun_without_hellos(patch: Patch) -> None:
+    """The first round does not wait for everybody's hello: its edges have no noise."""
+
+    def impatient(self: Any, effects: Any) -> bool:
+        self.program = self.program or self.agents.hosting.agents.program_without_edges()
+        return True
+
+    patch.setattr(RoundMachine, "_acquainted", impatient)
+
+
+def saved_after_a_failure(patch: Patch) -> None:
+    """A round could not be recorded, and its state is saved."""
+
+    def break_off(self: Any, error: Exception) -> None:
+        self.failure, self.saving = error, None
+
+    patch.setattr(NodeRun, "break_off", break_off)
+
+
 BUGS: dict[Callable[[Patch], None], tuple[int, str]] = {  # with the most schedules that it may take, and what is said
-    no_journal: (20, "sends other rows"),
-    checkpoint_before_records: (500, "is shorter than"),
-    state_before_records: (20, "is shorter than|nothing can happen any more"),
-    served_too_late: (20, "nothing can happen any more|no end"),
-    durable_too_early: (20, "has finished, and on disk"),
+    no_journal: (100, "sends other rows"),
+    checkpoint_before_records: (500, "is shorter than|is not what was written"),
+    state_before_records: (20, "is shorter than|nothing can happen any more|an honest neighbour was refused"),
+    served_too_late: (20, "nothing can happen any more|no end|an honest neighbour was refused"),
+    durable_too_early: (20, "has finished, and on disk|may lack what was sent"),
     charged_too_little: (200, "is charged for fewer"),
-    credit_not_noted: (200, "is charged for fewer|no neighbour can be in round"),
+    credit_not_noted: (200, "sends other rows|is charged for fewer|no neighbour can be in round"),
     not_settled: (20, "is not charged for exactly these"),
     forgotten_too_early: (200, "does not see that"),
-    checksum_ignored: (100, "can't decode|was sent before with other bytes|that are not the run's|Expecting"),
+    checksum_ignored: (
+        100,
+        "can't decode|was sent before with other bytes|that are not the run's|Expecting|has kept a damaged checkpoint",
+    ),
     damaged_one_kept: (200, "has kept a damaged checkpoint"),
     other_rows_not_seen: (50, "does not see that"),
+    journal_not_synced: (200, "cannot go on|may lack what was sent"),
+    loss_of_power_not_noticed: (100, "sends other rows"),
+    asked_again_it_goes_on: (100, "when it is asked again|sends other rows"),
+    damaged_entry_believed: (500, "was sent before with other bytes|is charged for|no neighbour can be in round"),
+    nonce_drawn_anew: (20, "draws other noise"),
+    hellos_not_kept: (50, "which are not on disk"),
+    hellos_kept_too_late: (50, "which are not on disk"),
+    another_hello_believed: (200, "is another one"),
+    begun_without_hellos: (50, "rows that are not the run's|which are not on disk"),
+    saved_after_a_failure: (600, "is shorter than|not what was written|was sent before with other bytes"),
 }
 
 

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from node.effects import Effect
+from node.errors import NodeFailed
 from node.files import Checkpoint, Checkpoints
+from node.machine import RoundMachine
 from tests.simulation.cluster import Cluster, simulate
 from tests.simulation.reference import ALGORITHM_NAMES
+from tests.simulation.virtual_node import VirtualNode
 
 ALWAYS, CHUNK = 2_000, 100
 SELDOM, LARGE_CHUNK = 50_000, 1_000
@@ -49,8 +53,41 @@ def test_schedules_are_of_all_kinds() -> None:
     kinds = {one.split()[0] for one in told}
     assert set(ALGORITHM_NAMES) <= kinds
     faults = {"kill", "kill_soon", "lose_power", "lose_power_everywhere", "stop", "come_back_changed", "cut"}
+    faults |= {"fill_disk", "free_disk", "bury"}
     assert faults | {"damage", "alter_a_frame", "repeat_a_frame", "orchestrator_dies", "give_up", "notice"} <= kinds
     assert sum(one.startswith("start ") for one in told) > 150
+
+
+def test_hellos_are_waited_for_and_forged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In runs whose edges have secrets: before a round rests on them, and after that."""
+    told, waited, acquainted = list[str](), list[bool](), RoundMachine._acquainted
+
+    def noticed(self: RoundMachine, effects: list[Effect]) -> bool:
+        waited.append(not acquainted(self, effects))
+        return not waited[-1]
+
+    monkeypatch.setattr(RoundMachine, "_acquainted", noticed)
+    for cluster in (Cluster(seed, told.append) for seed in range(300)):
+        if cluster.reference.hellos:
+            cluster.run()
+    assert sum(waited) > 10
+    assert sum(one.startswith("say_another_hello") for one in told) >= 3
+
+
+def test_nodes_are_refused_and_trusted_after_a_loss_of_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both because entries may be missing, and because some are damaged."""
+    said: list[str] = []
+    refused = VirtualNode._expect_refusal
+
+    def noted(self: VirtualNode, refusal: NodeFailed) -> None:
+        said.append(str(refusal))
+        refused(self, refusal)
+
+    monkeypatch.setattr(VirtualNode, "_expect_refusal", noted)
+    for seed in range(100):
+        simulate(seed)
+    assert sum("may lack what was sent in rounds" in one for one in said) > 20
+    assert any("journal.bin is damaged (entry" in one for one in said)
 
 
 def test_some_schedules_end_before_the_allowance_does() -> None:

@@ -1,20 +1,29 @@
 """A disk in memory that forgets what it may forget.
 
 A kill loses what the process had not handed over. A loss of power loses, besides, whatever was not synced: of each file
-any tail of what was written since, down to the byte, and of the names all changes after some moment.
-Of what is safe a byte may change while nobody looks: `damage`.
+any tail of what was written since, down to the byte, or any of its pages, and of names all changes after some moment.
+Of what is safe a byte may change while nobody looks: `damage`. While the disk is `full` it takes a part of what is
+written, or nothing, and says so.
 """
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
+from node.disk import Appended, Mapped
 from node.errors import NodeFailed
+
+PAGE = 64  # bytes that are lost together: small, so that even a short journal has several
 
 
 class Killed(BaseException):
     """The process has died in the middle of something. No code of the node may catch it."""
+
+
+def full() -> OSError:
+    return OSError(errno.ENOSPC, "No space left on device")
 
 
 class _File:
@@ -27,9 +36,19 @@ class _File:
 
     def lose_power(self, rng: random.Random) -> None:
         """Kept is nothing since the last sync, all, or a part. The zeros at the end of a journal are no content."""
-        kept = rng.choice((0, rng.randint(0, len(self.content.rstrip(b"\0"))), len(self.content)))
-        self.content = self.content[:kept] + self.synced[kept:]
+        if rng.random() < 0.4:
+            self._lose_pages(rng)
+        else:
+            kept = rng.choice((0, rng.randint(0, len(self.content.rstrip(b"\0"))), len(self.content)))
+            self.content = self.content[:kept] + self.synced[kept:]
         self.synced = bytes(self.content)
+
+    def _lose_pages(self, rng: random.Random) -> None:
+        """What was written last may be kept, and what was written before it lost."""
+        before = self.synced.ljust(len(self.content), b"\0")
+        for at in range(0, len(self.content.rstrip(b"\0")), PAGE):
+            if rng.random() < 0.5:
+                self.content[at : at + PAGE] = before[at : at + PAGE]
 
 
 class VirtualDisk:
@@ -42,6 +61,8 @@ class VirtualDisk:
         self._open: list[_Appended] = []
         self._mapped: set[str] = set()
         self.fuse: int | None = None
+        self.full = self.was_full = False
+        self._boots = 0
 
     def tick(self) -> None:
         """Before every operation."""
@@ -50,14 +71,31 @@ class VirtualDisk:
             if self.fuse <= 0:
                 raise Killed
 
+    def fill(self) -> None:
+        self.full = self.was_full = True
+
+    def free(self) -> None:
+        self.full = False
+
+    def room_for(self, size: int) -> int:
+        """How many of so many bytes it takes."""
+        return size if not self.full or self._rng.random() < 0.4 else self._rng.randint(0, max(size - 1, 0))
+
+    def need_room(self) -> None:
+        """For something small."""
+        if self.room_for(1) < 1:
+            raise full()
+
     def kill(self) -> None:
         """The process is gone; of what it had in hand, some may have reached the operating system."""
         for file in self._open:
             file.die(self._rng)
         self._open, self._mapped, self.fuse = [], set(), None
+        self.was_full = self.full
 
     def lose_power(self) -> None:
         self.kill()
+        self._boots += 1
         self._names = dict(self._rng.choice([*self._before, self._names]))
         self._before = [dict(self._names)]
         for file in self._names.values():
@@ -72,34 +110,46 @@ class VirtualDisk:
     def durable(self) -> VirtualDisk:
         """What is left of it in the worst case."""
         copy = VirtualDisk(self._rng)
+        copy._boots = self._boots + 1
         copy._names = {name: _File(file.synced, file.synced) for name, file in self._before[0].items()}
         return copy
 
     # -- what a node sees --------------------------------------------------------------------------------------
 
-    def append_to(self, name: str) -> _Appended:
+    def boot(self) -> str:
+        return f"boot {self._boots}"
+
+    def append_to(self, name: str) -> Appended:
         self.tick()
         file = _Appended(self, self._made(name))
         self._open.append(file)
         return file
 
-    def map(self, name: str) -> _Mapped:
+    def map(self, name: str) -> Mapped:
         self.tick()
         if name in self._mapped:
             raise NodeFailed(f"{name} is in use by another node")
+        mapped = _Mapped(self, name, self._made(name))
         self._mapped.add(name)
-        return _Mapped(self, self._made(name))
+        return mapped
 
-    def read(self, name: str) -> bytes | None:
+    def unmap(self, name: str) -> None:
+        self._mapped.discard(name)
+
+    def read(self, name: str, most: int = -1) -> bytes | None:
         file = self._names.get(name)
-        return None if file is None else bytes(file.content)
+        if file is None:
+            return None
+        return bytes(file.content[:most]) if most >= 0 else bytes(file.content)
 
     def write(self, name: str, content: bytes) -> None:
         """In three steps, after each of which it may be all over."""
         self.tick()
+        self.need_room()
         file = _File(content[: len(content) // 2])
         self._name({**self._names, name: file})
         self.tick()
+        self.need_room()
         file.content = bytearray(content)
         self.tick()
         file.synced = content
@@ -123,6 +173,7 @@ class VirtualDisk:
 
     def _made(self, name: str) -> _File:
         if name not in self._names:
+            self.need_room()
             self._name({**self._names, name: _File()})
         return self._names[name]
 
@@ -139,6 +190,8 @@ class _Appended:
     def append(self, content: Any) -> None:
         self._disk.tick()
         self._hand += bytes(content)
+        if self._disk.full:  # what is in hand is handed over at any moment
+            self.push()
 
     def size(self) -> int:
         return len(self._file.content) + len(self._hand)
@@ -152,8 +205,13 @@ class _Appended:
         del self._file.content[size:]
 
     def push(self) -> None:
-        self._file.content += self._hand
-        self._hand.clear()
+        """A full disk takes a part."""
+        size = len(self._hand)
+        taken = self._disk.room_for(size)
+        self._file.content += self._hand[:taken]
+        del self._hand[:taken]
+        if taken < size:
+            raise full()
 
     def sync(self) -> None:
         self._disk.tick()
@@ -168,17 +226,25 @@ class _Appended:
 
 
 class _Mapped:
-    def __init__(self, disk: VirtualDisk, file: _File) -> None:
-        self._file, self.memory = file, _Memory(disk, file)
+    def __init__(self, disk: VirtualDisk, name: str, file: _File) -> None:
+        self._disk, self._name, self._file, self.memory = disk, name, file, _Memory(disk, file)
 
     def read(self) -> bytes:
         return bytes(self._file.content)
 
     def grow(self, size: int) -> None:
-        self._file.content += bytes(size - len(self._file.content))
+        more = size - len(self._file.content)
+        taken = self._disk.room_for(more)
+        self._file.content += bytes(taken)
+        if taken < more:
+            raise full()
+
+    def sync(self) -> None:
+        self._disk.tick()
+        self._file.synced = bytes(self._file.content)
 
     def close(self) -> None:
-        pass
+        self._disk.unmap(self._name)
 
 
 class _Memory:

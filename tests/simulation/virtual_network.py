@@ -26,6 +26,7 @@ class End:
     def __init__(self, node: VirtualNode, peer: int) -> None:
         self.node, self.peer, self.life = node, peer, node.life
         self.need = node.prepared.machine.k  # what it says of itself when the stream is opened
+        self.hello = node.said_hello_to(peer)
         self.coming: deque[bytes] = deque()
         self.ends = False  # nothing will come after what is coming
         self.closed = False
@@ -36,13 +37,16 @@ class End:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process that has not closed it."""
-        return not self.closed and self.life == self.node.life and self.node.run is not None
+        """Whether there is a process that has not closed it, nor got a newer stream of the same neighbour."""
+        replaced = self.outgoing is not None and self.outgoing.fault is not None
+        return not self.closed and not replaced and self.life == self.node.life and self.node.run is not None
 
-    def open(self, need: int) -> None:
+    def open(self, need: int, hello: bytes) -> None:
         """The other one needs frames from this round on."""
         run = self.node.prepared
         run.machine.check_need(need)
+        if hello:
+            run.machine.meet(self.peer, hello)
         self.lane = run.machine.open_lane(self.peer, self.need)
         self.outgoing = run.open_stream(self.peer, need)
 
@@ -66,7 +70,10 @@ class End:
     def has_more(self) -> bool:
         """Whether there is something to write."""
         if self._next is None and self.outgoing is not None and self.alive:
-            self._next = self.outgoing.next()
+            try:
+                self._next = self.outgoing.next()
+            except OSError:  # records that a full disk has not taken cannot be read: the stream ends
+                self.close()
         return self._next is not None
 
     def written(self) -> bytes:
@@ -102,7 +109,7 @@ class Stream:
         self.working = self._target
         self.listener = End(self._target, self.dialler.node.name)
         try:
-            self.listener.open(self.dialler.need)
+            self.listener.open(self.dialler.need, self.dialler.hello)
         except PeerFault as fault:
             self.fault(self.listener, fault)
 
@@ -111,7 +118,7 @@ class Stream:
         assert self.listener is not None
         self.working = self.dialler.node
         try:
-            self.dialler.open(self.listener.need)
+            self.dialler.open(self.listener.need, self.listener.hello)
         except PeerFault as fault:
             self.fault(self.dialler, fault)
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from node.errors import NodeFailed, PeerFault
+from node.files import read_records
+from node.folder import Keeping
+from node.hellos import hellos_of
 from node.inbox import Lane
-from node.run import Keeping, NodeRun, open_run
-from tests.simulation.damage import damage, falls_back_to, older_is_whole, survivable
+from node.machine import HostedRun
+from node.run import NodeRun, open_run
+from node.sealed import read_facts
+from node.v1 import wire_pb2
+from tests.simulation.damage import damage, damageable, falls_back_to, older_is_whole
 from tests.simulation.reference import Reference
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.virtual_ledger import VirtualLedger
@@ -39,6 +48,20 @@ class _Changed:
                 return value
 
 
+class _Setup:
+    """Agents that are ready: their keys come from a seed, which their node does not know of. It draws a nonce."""
+
+    def __init__(self, agents: HostedRun, check: Callable[[bytes], None] = lambda nonce: None) -> None:
+        experiment = agents.hosting.experiment
+        self.run_id, self.hosting = agents.run_id, copy(agents.hosting)
+        self.hosting.experiment = replace(experiment, run=experiment.run.updated(seed="os"))
+        self._agents, self._check = agents, check
+
+    def agents(self, nonce: bytes) -> HostedRun:
+        self._check(nonce)
+        return self._agents
+
+
 class VirtualNode:
     """`run` is what a process has in memory once it is prepared; without a process `up` is False."""
 
@@ -53,7 +76,11 @@ class VirtualNode:
         self._begun = 0  # rounds of which anything was ever handed over to be sent
         self._orderly = True  # no life has ended otherwise
         self.sent = 0  # rounds of which anything has ever left
-        self._journalled: set[int] = set()  # rounds begun since the last loss of power, which takes entries
+        self._journalled: set[int] = set()  # rounds begun, but for those of which the operator has said: never mind
+        self._in_the_dark = False  # power was lost since it was prepared last
+        self._ended = False  # the last life did, in order
+        self._nonce = b""
+        self._greeted = False  # has said hello to anybody, ever
         self.with_power = False  # a death in the middle of something takes the power, too
 
     def __str__(self) -> str:
@@ -68,14 +95,66 @@ class VirtualNode:
     def prepare(self) -> None:
         """As a call of the orchestrator does; the first one in a life opens the run."""
         if self.run is None:
-            agents = self._reference.hosted[self.name]
-            self.run = open_run(agents, self.disk, self.ledger, self._keeping)
+            try:
+                self.run = self._opened()
+            except OSError as error:
+                self._expect_full(error)
+                return
+            self._in_the_dark = False
             self.check_ledger()
+
+    def _opened(self) -> NodeRun:
+        """If need be, the operator says that the neighbours are honest, as they are."""
+        setup = _Setup(self._reference.hosted[self.name], self._check_nonce)
+        try:
+            return open_run(setup, self.disk, self.ledger, self._keeping)
+        except NodeFailed as refusal:
+            self._expect_refusal(refusal)
+        with suppress(NodeFailed):
+            open_run(setup, self.disk, self.ledger, self._keeping)
+            raise Wrong(f"node {self.name} refuses to go on, and does when it is asked again")
+        run = open_run(setup, self.disk, self.ledger, replace(self._keeping, trust_journal=True))
+        self._journalled = {k for k in self._journalled if k < run.machine.k}
+        return run
+
+    def _expect_refusal(self, refusal: NodeFailed) -> None:
+        if not self._in_the_dark or "--trust-journal" not in str(refusal):
+            raise Wrong(f"node {self.name} cannot go on: {refusal}") from refusal
+
+    def _expect_full(self, error: OSError) -> None:
+        if error.errno != errno.ENOSPC or not self.disk.was_full:
+            raise Wrong(f"node {self.name} has failed: {error!r}") from error
+
+    def said_hello_to(self, peer: int) -> bytes:
+        """How it begins a stream."""
+        hellos = self.prepared.machine.hellos
+        self._greeted = self._greeted or hellos.exchanged
+        return hellos.to(peer) if hellos.exchanged else b""
+
+    def meet_a_stranger(self, peer: int) -> PeerFault:
+        """A neighbour whose hello the run rests on says another one, as if it had lost its files."""
+        frame = wire_pb2.Frame.FromString(self._reference.hellos[peer, self.name])
+        frame.hellos[-1].nonce = bytes(32)
+        try:
+            self.prepared.machine.meet(peer, frame.SerializeToString())
+        except PeerFault as fault:
+            if fault.kind == "other hello":
+                return fault
+            raise Wrong(f"node {self.name} does not see that node {peer} is another one: {fault}") from fault
+        raise Wrong(f"node {self.name} does not see that node {peer} is another one")
+
+    def _check_nonce(self, nonce: bytes) -> None:
+        """Once anything has left, noise is drawn with the same nonce for ever."""
+        if len(nonce) != 32 or ((self.sent or self._greeted) and nonce != self._nonce):
+            raise Wrong(f"node {self.name} draws other noise than before")
+        self._nonce = nonce
 
     def advance(self) -> None:
         run, before = self.prepared, self.prepared.machine.k
         run.advance()
         self._check_failure()
+        if self.broken:
+            return
         begun = run.machine.k + bool(run.machine.outbox.sent)
         self._begun = max(self._begun, begun)
         self._journalled.update(range(before, begun))
@@ -87,14 +166,31 @@ class VirtualNode:
 
     def save(self) -> None:
         """The disk has taken its time."""
-        self.prepared.save()
-        self.prepared.saved()
-        if not older_is_whole(self.disk):
+        was_whole = older_is_whole(self.disk)
+        self._save(self.prepared)
+        self._check_failure()
+        if was_whole and not older_is_whole(self.disk):
             raise Wrong(f"node {self.name} has kept a damaged checkpoint rather than the whole one before it")
+
+    def _save(self, run: NodeRun) -> None:
+        try:
+            run.save()
+            run.saved()
+        except OSError as error:
+            run.break_off(error)
+
+    @property
+    def broken(self) -> bool:
+        """The run has failed, and the process is about to end."""
+        return self.run is not None and self.run.failure is not None
 
     def release(self, until: int, *, last: bool) -> None:
         self._released = max(self._released, until)
-        self.prepared.note_released(until)
+        try:
+            self.prepared.note_released(until)
+        except OSError as error:
+            self.prepared.break_off(error)
+        self._check_failure()
         self.prepared.machine.release(until, last=last)
 
     def take(self, frame: bytes, lane: Lane, sender: int) -> None:
@@ -122,11 +218,19 @@ class VirtualNode:
     def left(self, frames: list[bytes], receiver: int) -> None:
         """These frames are on their way."""
         rounds = self._reference.frames[self.name, receiver]
+        if not self.sent and self.prepared.machine.hellos.exchanged:
+            self._check_hellos()
         for frame in frames:
             if frame not in rounds or rounds[frame] >= self._reference.rounds:
                 raise Wrong(f"node {self.name} sends node {receiver} rows that are not the run's")
             self.sent = max(self.sent, rounds[frame] + 1)
         self.check_ledger()
+
+    def _check_hellos(self) -> None:
+        """The first frame leaves: what it rests on outlives a loss of power."""
+        once = read_facts(self.disk.durable(), "run.json")
+        if hellos_of((once or {}).get("hellos")) != self.prepared.machine.hellos.met:
+            raise Wrong(f"node {self.name} sends rows that rest on hellos which are not on disk")
 
     def check_ledger(self) -> None:
         """Of every agent for which an account is kept."""
@@ -147,8 +251,12 @@ class VirtualNode:
             raise Wrong(f"node {self.name} is charged for {begun} rounds, and was seen to begin {self._begun}")
 
     def _check_failure(self) -> None:
+        """A full disk is nothing that a node could do anything about; nothing else may happen to it."""
         if (failure := self.prepared.failure) is not None:
-            raise Wrong(f"node {self.name} has failed: {failure!r}")
+            if not isinstance(failure, OSError):
+                raise Wrong(f"node {self.name} has failed: {failure!r}") from failure
+            self._expect_full(failure)
+            self._orderly = False
 
     # -- ends of a life ----------------------------------------------------------------------------------------
 
@@ -160,12 +268,15 @@ class VirtualNode:
                 run.advance()
                 self._check_failure()
                 if run.saving is not None:
-                    run.save()
-                    run.saved()
-            run.end()
+                    self._save(run)
+            ended = False
+            with suppress(OSError) if self.disk.was_full else nullcontext():
+                run.end()
+                ended = self._ended = True
             run.close()
             run.settle(self.ledger)
             self._check_settled(run)
+            self._orderly &= ended  # what a full disk did not take counts as begun: too much, never too little
         self._gone(self.disk.kill)
 
     def kill(self) -> None:
@@ -173,25 +284,35 @@ class VirtualNode:
         self._gone(self.disk.kill)
 
     def lose_power(self) -> None:
-        self._journalled, self._orderly = set(), False
+        """While it is down, nothing that matters is lost: it has ended in order, or is in the dark already."""
+        if self.up:
+            self._in_the_dark, self._orderly = True, False
+        elif not self._ended:
+            self._in_the_dark = True
         self._gone(self.disk.lose_power)
 
     @property
     def damageable(self) -> bool:
-        """Whether it must go on if its newer checkpoint is damaged."""
-        return survivable(self.disk)
+        return damageable(self.disk)
 
     def damage(self) -> None:
-        """While it is down, a byte of its newer checkpoint changes."""
+        """While it is down, a byte of its checkpoints changes. It must go on."""
         damage(self.disk, self._rng)
 
     def come_back_changed(self) -> None:
-        """Killed, and started with other data: it must find out before it sends a round again, and differently."""
-        self.kill()
+        """Gone, and started with other data: it must find out before it sends a round again, and differently."""
+        (self.lose_power if self._rng.random() < 0.5 else self.kill)()
+        if self._rng.random() < 0.3 and self.damageable:
+            self.damage()
         self.start()
         agents = self._reference.hosted[self.name]
-        other = replace(agents, program=cast(Program, _Changed(agents.program)))
-        run = open_run(other, self.disk, self.ledger, self._keeping)
+        other = replace(agents, program=lambda met: cast(Program, _Changed(agents.program(met))))
+        try:
+            run = open_run(_Setup(other, self._check_nonce), self.disk, self.ledger, self._keeping)
+        except NodeFailed as refusal:
+            self._expect_refusal(refusal)
+            self.kill()
+            return
         if run.machine.k in self._journalled:
             run.machine.release(run.machine.k + 1)
             run.advance()
@@ -205,7 +326,7 @@ class VirtualNode:
         self._taken = {}
 
     def start(self) -> None:
-        self.up, self.life = True, self.life + 1
+        self.up, self.life, self._ended = True, self.life + 1, False
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -213,10 +334,13 @@ class VirtualNode:
         """On disk is what the embedded run computes, and charged is what was sent."""
         reference = self._reference
         self.disk.fuse = None
+        self.disk.free()
         self.stop()
         self._check_state(self.disk)
         for name in reference.records:
-            if self.disk.read(f"records/{name}.f64") != reference.records_of(self.name, name):
+            expected = reference.records_of(self.name, name)
+            numbers = len(expected) // 8 // reference.rounds
+            if read_records(self.disk, name, reference.rounds, numbers).tobytes() != expected:
                 raise Wrong(f"node {self.name} has other records of {name} than the embedded run")
         charged = self.ledger.charged(reference.run_id)
         if any(rounds != reference.rounds for rounds in charged):
@@ -225,7 +349,7 @@ class VirtualNode:
     def _check_state(self, disk: VirtualDisk) -> None:
         """A node that has finished has its last state on disk, and records of every round."""
         reference, agents = self._reference, self._reference.hosted[self.name]
-        again = open_run(agents, disk, VirtualLedger(), self._keeping)
+        again = open_run(_Setup(agents), disk, VirtualLedger(), self._keeping)
         if again.machine.k != reference.rounds:
             raise Wrong(f"node {self.name} has finished, and on disk it is in round {again.machine.k}")
         again.close()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, run
+from dpp2.grid import grid, to_grid
 from dpp2.prepared import PreparedRun
 from store.files import read_npz, write_npz
 from store.rundir import RunDirectory, free_name, read_metrics, write_metrics
@@ -58,18 +59,24 @@ def test_metrics_columns(made: Path) -> None:
 
 
 def test_records_satisfy_the_algorithm(made: Path) -> None:
-    """Algorithm 1 with τ = ½, replayed from the files alone; d and q are not recorded and follow from the rest."""
+    """Algorithm 1 with τ = ½, replayed from the files alone; d and q are not recorded and follow from the rest.
+
+    Values are rounded to the grid where they are released, and s, not x + w, is where the next x starts from.
+    """
     sent, private = read_npz(made / "observation.npz"), read_npz(made / "truth.npz")
-    section = Experiment.load(made / "experiment.toml").algorithm.table()
+    experiment = Experiment.load(made / "experiment.toml")
+    section, scales = experiment.algorithm.table(), experiment.noise.scales_in(np.arange(K), N)
     alpha, beta, rho, t = section["alpha"], section["beta"], section["rho"], 1 + section["damping"]
     x_all = np.concatenate([private.x, read_npz(made / "solution.npz").x[None]])
     d = q = np.zeros((N, D))
     for k in range(K):
         x, w, e, eta, y, z = x_all[k], private.w[k], private.e[k], private.eta[k], sent.y[k], sent.z[k]
         assert 0 < eta < 1
-        np.testing.assert_allclose(y, t * (x + w) + (1 - eta) * d, rtol=1e-12)
-        np.testing.assert_allclose(z, private.grad[k] + eta * q + rho * sent.P @ y + e, rtol=1e-12, atol=1e-12)
-        after = x + w - alpha * (z - e) + beta * sent.P @ z
+        g_w, g_e = (np.asarray(grid(scales[name][k][:, None], experiment.noise.grid)) for name in ("u_w", "u_e"))
+        s, now = to_grid(x, g_w) + w, eta * q + rho * sent.P @ y
+        np.testing.assert_allclose(y, t * s + (1 - eta) * d, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(z, to_grid(private.grad[k], g_e) + to_grid(now, g_e) + e, rtol=1e-12, atol=1e-12)
+        after = s - alpha * (private.grad[k] + now) + beta * sent.P @ z
         np.testing.assert_allclose(x_all[k + 1], after, rtol=1e-12, atol=1e-12)
         d, q = d + (y - (1 - eta) * d) / t, q + (rho * sent.P @ y - (1 - eta) * q) / t
 

@@ -1,0 +1,86 @@
+"""Calls to a node as gRPC sees them: who may call, bytes in, and a status for whatever goes wrong.
+
+gRPC by itself would parse requests before anybody could count what is no message, and would send the text of an
+unexpected error to the peer.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import InvalidStateError
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from dpp2.errors import BadInput
+from node.errors import NodeFailed, PeerFault, Refusals, told
+from node.gate import refuse
+from node.v1 import wire_pb2
+
+log = logging.getLogger("dpp2.node")
+
+Authorise = Callable[[Any], None]  # raises a fault for whoever may not call
+_SERVICE = wire_pb2.DESCRIPTOR.services_by_name["Control"]
+# Answers that are under way, and streams whose peer has gone: gRPC deals with them.
+_GRPCS_OWN = (grpc.aio.BaseError, grpc.aio.AioRpcError, InvalidStateError)
+
+
+@asynccontextmanager
+async def answering(context: Any, refusals: Refusals) -> AsyncIterator[None]:
+    """Whatever goes wrong within becomes a status: faults of the peer are counted, errors of ours are logged."""
+    try:
+        yield
+    except _GRPCS_OWN:
+        raise
+    except PeerFault as fault:
+        await refuse(fault, context, refusals)
+    except (BadInput, NodeFailed, OSError) as refusal:  # something in this node's own files, or its disk
+        log.error("a call is refused: %s", refusal)
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, told(refusal))
+    except Exception as error:
+        log.exception("a call has failed")
+        await context.abort(grpc.StatusCode.INTERNAL, told(error))
+
+
+def control_handler(node: Any, authorise: Authorise, refusals: Refusals) -> Any:
+    """The methods of Control, each by its name in `node`: an answer, or a generator of answers."""
+
+    def handler(method: Any) -> Any:
+        read, behaviour = _reader(method.input_type.name), getattr(node, method.name)
+
+        async def once(content: bytes, context: Any) -> Any:
+            async with answering(context, refusals):
+                authorise(context)
+                return await behaviour(read(content))
+
+        async def again_and_again(content: bytes, context: Any) -> AsyncIterator[Any]:
+            async with answering(context, refusals):
+                authorise(context)
+                async for reply in behaviour(read(content)):
+                    yield reply
+
+        if method.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(again_and_again, response_serializer=_bytes)
+        return grpc.unary_unary_rpc_method_handler(once, response_serializer=_bytes)
+
+    handlers = {method.name: handler(method) for method in _SERVICE.methods}
+    return grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers)
+
+
+def _reader(name: str) -> Callable[[bytes], Any]:
+    kind = getattr(wire_pb2, name)
+
+    def read(content: bytes) -> Any:
+        try:
+            return kind.FromString(content)
+        except DecodeError:
+            raise PeerFault("bad call", f"{len(content)} bytes that are no {name}") from None
+
+    return read
+
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())

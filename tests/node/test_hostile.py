@@ -1,0 +1,247 @@
+"""A neighbour with every right to speak that wants to fill memory: what waits, each way, is bounded in bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from node.codec import encode
+from node.errors import PeerFault, Refusals
+from node.hosting import Neighbour
+from node.limits import CALM_REFUSALS, REFUSE_SECONDS, ROUNDS_IN_HAND, STREAMS, rounds_in_hand
+from node.links import STREAM_ENDED
+from node.peers import EXCHANGE, Door
+from node.queues import Link
+from node.status import STATUS
+from node.v1 import wire_pb2, wire_pb2_grpc
+from tests.node.live import SECONDS, Live, live, one_each, small
+
+WIDE = 20_000  # numbers in a row
+ROUNDS = 30
+VICTIM = 1  # 0 and 2 are its neighbours; 0 is played here
+
+
+@asynccontextmanager
+async def pair(folder: Path, *, rounds: int = ROUNDS, dimension: int = WIDE, tls: bool = True) -> AsyncIterator[Live]:
+    """Nodes 1 and 2 of a triangle. Node 0 is not prepared: whoever has its certificate speaks for it."""
+    experiment = small(
+        network__topology="complete", network__agents=3, problem__dimension=dimension, run__rounds=rounds
+    )
+    async with live(experiment, folder, one_each(3), tls=tls) as nodes:
+        await nodes.prepare(VICTIM, 2)
+        yield nodes
+
+
+def frames(nodes: Live, since: int) -> Iterator[bytes]:
+    """Rows of agent 0: nobody can tell that it does not compute."""
+    dimension = nodes.simulation.prepared.objective([0]).dimension
+    for k in count(since):
+        for phase in nodes.simulation.experiment.algorithm.phases:
+            yield encode(nodes.run_id, k, phase, [0], np.zeros((1, dimension)))
+
+
+def dial(nodes: Live, channel: grpc.aio.Channel, need: int = 0) -> Any:
+    said = (("dpp2-run", nodes.run_id), ("dpp2-agents", "0"), ("dpp2-need", str(need)))
+    return channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)
+
+
+async def speak(nodes: Live, node: int, *, reads: bool) -> None:
+    """Send everything that is due, for as long as it is taken."""
+    async with nodes.channel(node, "node-0") as channel:
+        while True:
+            call = dial(nodes, channel)
+            with suppress(*STREAM_ENDED):
+                need = int(dict(await call.initial_metadata())["dpp2-need"])
+                reading = asyncio.create_task(drain(call)) if reads else None
+                for frame in frames(nodes, need):
+                    await call.write(frame)
+                    assert reading is None or not reading.done()
+            await asyncio.sleep(0.05)
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def drain(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+def link_to_0(nodes: Live) -> Link:
+    shell = nodes.nodes[VICTIM].shell
+    assert shell is not None
+    return shell.run.links[0]
+
+
+# --- what waits to be read by a peer ----------------------------------------------------------------------------
+
+
+def round_bytes(nodes: Live) -> int:
+    return nodes.nodes[VICTIM].hosting.form.round_size((0,))
+
+
+async def test_what_a_peer_does_not_read_does_not_pile_up(tmp_path: Path) -> None:
+    """Its rows come, so rounds go on; ours wait for it on disk, not in memory, and are all there when it reads."""
+    async with pair(tmp_path) as nodes:
+        await nodes.release(ROUNDS, VICTIM, 2)
+        speaking = [asyncio.create_task(speak(nodes, node, reads=node == 2)) for node in (VICTIM, 2)]
+        await nodes.reach(ROUNDS, VICTIM, 2)
+        outgoing = link_to_0(nodes).current
+        assert outgoing is not None
+        assert outgoing.held <= ROUNDS_IN_HAND * round_bytes(nodes)
+        for task in speaking:
+            await cancelled(task)
+        async with nodes.channel(VICTIM, "node-0") as channel:
+            call = dial(nodes, channel)
+            sent = [await call.read() for _ in range(2 * ROUNDS)]
+        shell = nodes.nodes[VICTIM].shell
+        assert shell is not None
+        recorded = (shell.run.folder.records.read(phase, k) for k in range(ROUNDS) for phase in "yz")
+        for frame, rows in zip(sent, recorded, strict=True):
+            assert frame.endswith(rows.tobytes())
+
+
+async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("node.links.UNREAD_SECONDS", 0.4)
+    monkeypatch.setattr("node.links.SLOWEST", 1e9)
+    async with pair(tmp_path) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        await nodes.release(20, VICTIM, 2)
+        speaking = [asyncio.create_task(speak(nodes, node, reads=node == 2)) for node in (VICTIM, 2)]
+        await nodes.reach(20, VICTIM, 2)
+        await cancelled(speaking[0])
+        slow = dial(nodes, channel)
+        await slow.initial_metadata()
+        async with asyncio.timeout(SECONDS):
+            while not nodes.nodes[VICTIM].refusals.counts["not reading"]:
+                await asyncio.sleep(0.02)
+        assert link_to_0(nodes).current is None
+        with suppress(*STREAM_ENDED):
+            await drain(slow)
+        assert await slow.code() in (STATUS["not reading"], grpc.StatusCode.CANCELLED)
+        again = dial(nodes, channel)
+        assert len([await again.read() for _ in range(40)]) == 40
+        again.cancel()
+        await cancelled(speaking[1])
+    assert caplog.text.count("not reading: a frame has waited for more than 0.4 s") == 1
+
+
+def test_what_is_not_kept_comes_from_the_records_in_order() -> None:
+    link = Link(Neighbour(1, (1,), (0,)), phases=2, most=3)
+    sent: list[bytes] = []
+    outgoing = link.open(lambda first: iter(sent[first:]), 0)
+    heard = []
+    for n in range(100):
+        sent.append(b"%d" % n)
+        link.send(n // 2, sent[-1])
+        assert outgoing.held <= 3
+        if n % 7 == 0:
+            heard += [outgoing.next(), outgoing.next()]
+    heard = [frame for frame in heard if frame is not None]
+    while (frame := outgoing.next()) is not None:
+        heard.append(frame)
+    assert heard == sent
+
+
+def test_a_frame_longer_than_all_that_may_wait_waits_alone() -> None:
+    link = Link(Neighbour(1, (1,), (0,)), phases=1, most=1)
+    outgoing = link.open(lambda first: [], 0)
+    assert outgoing.next() is None
+    for frame in (b"long", b"longer"):
+        link.send(0, frame)
+    assert outgoing.held == len(b"long")
+
+
+@pytest.mark.parametrize(
+    ("size", "rounds"), [(0, 4), (1, 4), (8 << 20, 4), (9 << 20, 3), (32 << 20, 1), (33 << 20, 1), (1 << 40, 1)]
+)
+def test_rounds_in_hand(size: int, rounds: int) -> None:
+    assert rounds_in_hand(size) == rounds
+
+
+# --- streams ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_newer_stream_replaces_the_older_one(tmp_path: Path) -> None:
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        calls = []
+        for _ in range(3):
+            calls.append(dial(nodes, channel))
+            await calls[-1].initial_metadata()
+        assert [await call.code() for call in calls[:2]] == [STATUS["replaced"]] * 2
+        assert "one is enough" in await calls[0].details()
+        assert not calls[2].done()
+        assert not nodes.nodes[VICTIM].refusals.counts  # it is no fault: an older stream may be dead
+
+
+async def test_of_a_thousand_streams_one_is_left(tmp_path: Path) -> None:
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        calls = [dial(nodes, channel) for _ in range(1000)]
+        async with asyncio.timeout(SECONDS):
+            while sum(call.done() for call in calls) < len(calls) - 1:
+                await asyncio.sleep(0.05)
+        assert STATUS["replaced"] in {await call.code() for call in calls if call.done()}
+        assert link_to_0(nodes).current is not None
+
+
+async def test_a_connection_has_so_many_streams_and_no_more(tmp_path: Path) -> None:
+    """Others wait at the peer's own end."""
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "orchestrator") as channel:
+        request = wire_pb2.WatchRequest(run=nodes.run_id)
+        watches: list[Any] = [wire_pb2_grpc.ControlStub(channel).Watch(request) for _ in range(2 * STREAMS)]
+        heard = [asyncio.create_task(watch.read()) for watch in watches]
+        done, _ = await asyncio.wait(heard, timeout=1)
+        assert len(done) == STREAMS
+        for watch in watches:
+            watch.cancel()
+        await asyncio.wait(heard)
+
+
+async def test_at_the_door_the_newest_waits_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.peers.OPEN_SECONDS", 0.2)
+    door, loop = Door(), asyncio.get_running_loop()
+    await door.enter()
+    began = loop.time()
+    waiting = [asyncio.create_task(door.enter()) for _ in range(5)]
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [isinstance(one, PeerFault) and one.kind == "replaced" for one in ended] == [True] * 4 + [False]
+    assert 0.15 < loop.time() - began < 2
+
+
+def test_a_flood_of_refusals_is_answered_slowly_and_a_few_at_once() -> None:
+    refusals = Refusals()
+    assert [refusals.pause(10.0) for _ in range(CALM_REFUSALS + 2)] == [0.0] * CALM_REFUSALS + [REFUSE_SECONDS] * 2
+    assert refusals.pause(11.0) == 0.0
+
+
+# --- what waits to be used ----------------------------------------------------------------------------------------
+
+
+async def test_a_neighbour_that_withholds_a_round_is_waited_for_and_nothing_else_is_kept(tmp_path: Path) -> None:
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        await nodes.release(ROUNDS, VICTIM, 2)
+        call = dial(nodes, channel)
+        await call.initial_metadata()
+        every = [frame for _, frame in zip(range(200), frames(nodes, 0), strict=False)]
+        with suppress(*STREAM_ENDED):
+            for frame in every[:1] + every[2:]:
+                await call.write(frame)
+        assert await call.code() != grpc.StatusCode.OK
+        assert nodes.nodes[VICTIM].refusals.counts == {"future": 1}
+        shell = nodes.nodes[VICTIM].shell
+        assert shell is not None
+        async with asyncio.timeout(SECONDS):
+            while 0 not in shell.machine.waiting_for():
+                await asyncio.sleep(0.01)
+        assert sum(0 in phase.rows for phase in shell.machine.inbox._taken.values()) <= 1

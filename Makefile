@@ -19,7 +19,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/dpp2 run experiments/paper.toml --out runs/demo --force
 	$(BIN)/dpp2 audit runs/demo
-	@echo "Open runs/demo/report.html: what an eavesdropper made of it."
+	$(BIN)/dpp2 run experiments/tier-three.toml --out runs/demo-tier-three --force
+	$(BIN)/dpp2 audit runs/demo-tier-three
+	$(BIN)/dpp2 overheard runs/demo runs/demo-tier-three
+	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and runs/demo-tier-three/report.html."
 
 test: $(READY)
 	$(BIN)/pytest -n 2 -m "not slow and not docker and not netns"

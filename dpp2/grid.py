@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dpp2.arrays import Array
+from dpp2.arrays import Array, shorter
 from dpp2.inversion import Law, Part, Uniforms
 from dpp2.keys import SILENCE, Keystream, Noise, _one_or_column, _power, _runs, derive
 
 CARRIED = 2.0**53  # in units of the grid: larger values and the noise do not fit into one float64
 _LOWEST = -900  # g is no smaller than 2^this: its inverse must be a number
-_PIECE = 50_000  # variates that are drawn at a time: fewer cost more calls, more leave the cache between two passes
+_PIECE = 12_000  # variates drawn at a time: fewer cost more calls, more make the allocator fetch fresh pages each time
 _ROUNDS = 64  # whose noise is drawn together, at most
 
 
@@ -67,6 +68,15 @@ def covered(values: Array, noise: Noise, g: Array | float) -> bool:
     return bool(np.all((sizes < CARRIED * step) | (step == 0)))  # without noise there is nothing to carry
 
 
+class _Lattice(NamedTuple):
+    """Of round k: its scale, its grid, and what a value must stay below to be carried (as `largest_carried`)."""
+
+    k: int
+    scale: Array | float
+    g: Array | float
+    most: Array | float
+
+
 class GridNoise:
     """Laplace or Gaussian noise of scale u_i r_i^k on each agent's grid, for the agents owned here.
 
@@ -91,7 +101,7 @@ class GridNoise:
         ]
         self._together = min(max(_PIECE // (len(agents) * dimension), 1), _ROUNDS)
         self._drawn: tuple[int, Sequence[Noise]] = -1, ()
-        self._grid: tuple[int, Array | float] = -1, 0.0
+        self._lately = _Lattice(-1, 0.0, 0.0, 0.0)
         self._farthest = law.farthest
 
     def scale(self, k: int) -> Array | float:
@@ -100,9 +110,14 @@ class GridNoise:
 
     def g(self, k: int) -> Array | float:
         """The grid of round k: one number, or a column; 0 where there is no noise."""
-        if self._grid[0] != k:  # a round asks for it several times
-            self._grid = k, grid(self.scale(k), self.law.bits)
-        return self._grid[1]
+        return self._of(k).g
+
+    def _of(self, k: int) -> _Lattice:
+        if self._lately.k != k:  # a round asks several times
+            scale = self.scale(k)
+            g = grid(scale, self.law.bits)
+            self._lately = _Lattice(k, scale, g, (CARRIED - 1) * g - self._farthest * scale)
+        return self._lately
 
     def add(self, k: int, values: Array) -> Array:
         """What round k releases: the values on the grid, and its noise."""
@@ -119,12 +134,12 @@ class GridNoise:
 
     def covers(self, k: int, values: Array, factors: Array | None = None) -> bool:
         """Whether float64 carries every one of these values with any noise that round k can draw."""
-        scale = self.scale(k) if factors is None else factors * self.scale(k)
-        if isinstance(scale, float):
-            flat, g = values.reshape(-1), self.g(k)
-            most = (CARRIED - 1) * g - self._farthest * scale  # as `largest_carried`
-            # ‖v‖₂ ≥ max |v|: one fast pass, and an exact one only where that decides nothing
-            return not scale or bool(flat @ flat < most * most) or bool((np.abs(flat) < most).all())
+        lately = self._of(k)
+        if factors is None and isinstance(lately.most, float):
+            fits = shorter(values, lately.most) or bool((np.abs(values) < lately.most).all())
+            return fits or not lately.scale
+        scale = lately.scale if factors is None else factors * lately.scale
+        assert not isinstance(scale, float)
         each = np.array([[largest_carried(one, self.law) if one else np.inf] for (one,) in scale.tolist()])
         return bool((np.abs(values) < each).all())
 

@@ -9,6 +9,7 @@ objective      Σ_i f_i(x_i)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,12 @@ def measure(
 
 def _total(block: Array) -> Array:
     """Σ over agents. As a product with ones, since NumPy's own sum over the first axis is several times slower."""
-    return np.asarray(np.ones(len(block)) @ block)
+    return np.asarray(_ones(len(block)) @ block)
+
+
+@lru_cache(maxsize=8)
+def _ones(agents: int) -> Array:
+    return np.ones(agents)
 
 
 def _squared(vector: Array) -> float:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import numpy as np
 
 from dpp2 import Experiment
 from node.cluster import Cluster
+from node.disk import RealDisk
 from node.journal import journal_entries
+from node.sealed import read_facts, write_facts
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "dpp2:test"
@@ -104,11 +107,11 @@ class Project:
     def rounds(self, agent: int) -> int:
         return rounds_of(self.home(agent))
 
-    def collect(self, homes: Sequence[Path], out: str) -> dict[str, bytes]:
-        """The records of a run, whoever ran it, as `dpp2 collect` merges them."""
+    def collect(self, homes: Sequence[Path], out: str) -> dict[str, str]:
+        """The records of a run, whoever ran it, as `dpp2 collect` merges them: a digest of each file."""
         dpp2("collect", *homes, "--out", self.folder / out, "--experiment", self.local_experiment())
         paths = [self.folder / out / name for name in COMPARED]
-        return {path.name: path.read_bytes() for path in paths if path.exists()}
+        return {path.name: sha256(path.read_bytes()).hexdigest() for path in paths if path.exists()}
 
     def local_experiment(self) -> Path:
         """The same experiment, by digest, with the data where this machine has them."""
@@ -123,9 +126,16 @@ class Project:
     def homes(self, below: Path) -> list[Path]:
         return [below / f"agent-{agent}" for agent in range(self.agents)]
 
-    def plain_processes(self, homes: Path, state_of: Path, telemetry: str = "full") -> float:
-        """The same run, by keys, data and run id, undisturbed in processes on this machine; returns rounds a second."""
+    def plain_processes(
+        self, homes: Path, state_of: Path, telemetry: str = "full", nonces_of: Sequence[Path] = ()
+    ) -> float:
+        """The same run, by keys, data and run id, undisturbed in processes on this machine; returns rounds a second.
+
+        Its noise is the same only with the nonces that the nodes of these homes drew.
+        """
         homes.mkdir()
+        for theirs, ours in zip(nonces_of, self.homes(homes), strict=False):
+            _give_nonce(theirs, ours)
         state = homes / "orchestrator.json"
         shutil.copy(state_of, state)
         ports = _free_ports(self.agents)
@@ -149,6 +159,19 @@ class Project:
         finally:
             for process in (conductor, *nodes):
                 process.wait(60)
+
+
+def _give_nonce(theirs: Path, ours: Path) -> None:
+    """A home in which their run stands before its first round, with their nonce."""
+    (run,) = (theirs / "runs").iterdir()
+    folder = ours / "runs" / run.name
+    folder.mkdir(parents=True, mode=0o700)
+    once, facts = (read_facts(RealDisk(run), name) for name in ("run.json", "node.json"))
+    assert once is not None
+    assert facts is not None
+    unsent = {"released": 0, "uncovered": None, "ended": None, "entries": 0}
+    write_facts(RealDisk(folder), "node.json", facts | unsent)
+    write_facts(RealDisk(folder), "run.json", once)
 
 
 def rate(home: Path, rounds: int) -> float:

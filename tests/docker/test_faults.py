@@ -80,9 +80,9 @@ def test_killed_paused_and_cut_off_the_run_ends_bit_identical(project: Callable[
         services, 0
     )
     assert {disturbed.rounds(agent) for agent in range(6)} == {ROUNDS}
-    plain = disturbed.folder / "plain"
-    disturbed.plain_processes(plain, disturbed.state())
-    ours = disturbed.collect(disturbed.homes(disturbed.home(0).parent), "disturbed")
+    plain, homes = disturbed.folder / "plain", disturbed.homes(disturbed.home(0).parent)
+    disturbed.plain_processes(plain, disturbed.state(), nonces_of=homes)
+    ours = disturbed.collect(homes, "disturbed")
     assert sorted(ours) == sorted(COMPARED)
     assert ours == disturbed.collect(disturbed.homes(plain), "undisturbed")
 

@@ -66,7 +66,8 @@ def test_an_agent_that_dies_comes_back_and_the_run_ends_as_in_plain_processes(
     ours = stacked.collect(homes, "stacked")
     assert sorted(ours) == ["observation.npz", "solution.npz"]  # nobody here writes down what is private
     plain = stacked.folder / "plain"
-    stacked.plain_processes(plain, volume("orchestrator") / "orchestrator.json", telemetry="none")
+    state = volume("orchestrator") / "orchestrator.json"
+    stacked.plain_processes(plain, state, telemetry="none", nonces_of=homes)
     assert ours == stacked.collect(stacked.homes(plain), "undisturbed")
     described = command("docker", "service", "inspect", *(f"{STACK}_agent-{agent}" for agent in range(6)))
     assert all(one["Spec"]["TaskTemplate"]["ContainerSpec"]["User"] == "10001:10001" for one in json.loads(described))

@@ -17,7 +17,8 @@ def within(values: Array, largest: float) -> bool:
 
 def shorter(values: Array, length: float) -> bool:
     """Whether ‖v‖₂ < length, and so max |v|: one fast pass, before an exact one where this one decides nothing."""
-    return bool(np.vdot(values, values) < length * length)  # vdot never warns: overflow and nan say no
+    length = float(length)  # whose square may be inf without a word, as vdot's is; nan says no
+    return bool(np.vdot(values, values) < length * length)
 
 
 def frozen(values: Any) -> Array:

@@ -14,6 +14,8 @@ from zipfile import ZipFile
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # an environment is made, on whatever else the machine has to do
+
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import distributions
 from typing import Any
 
 _GROUP = "dpp2.rooms"
@@ -17,6 +16,8 @@ _GROUP = "dpp2.rooms"
 @cache
 def registered(name: str) -> Callable[..., Any]:
     """What a room has registered under this name."""
+    from importlib.metadata import distributions  # which loads mail and sockets, and most processes never ask
+
     # Every description of this package, since a checkout may hold an older one beside the one that is installed.
     points = [point for one in distributions(name="dpp2") for point in one.entry_points.select(group=_GROUP, name=name)]
     if not points:

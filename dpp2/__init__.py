@@ -10,29 +10,43 @@ result.truth        # what it wants: x, grad, w, e (K, N, d) and eta (K,)
 """
 
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 
 if TYPE_CHECKING:
+    from dpp2.algorithms.usermethod import algorithm
     from dpp2.records import Records
-    from dpp2.simulation import Result, Simulation, run
+    from dpp2.result import Result
+    from dpp2.running import run
+    from dpp2.simulation import Simulation
 
     __version__: str
 
-__all__ = ["BadInput", "Experiment", "Records", "Result", "Simulation", "__version__", "run"]
+__all__ = ["BadInput", "Experiment", "Records", "Result", "Simulation", "__version__", "algorithm", "run"]
+
+# The rest when it is asked for: nodes, of which there are many, run without it.
+_PLACES = MappingProxyType(
+    {
+        "Records": "dpp2.records",
+        "Result": "dpp2.result",
+        "Simulation": "dpp2.simulation",
+        "algorithm": "dpp2.algorithms.usermethod",
+        "run": "dpp2.running",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
-    """The rest when it is asked for: nodes, of which there are many, run without it."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("dpp2")
-    if name not in __all__:
+    if name not in _PLACES:
         raise AttributeError(f"module 'dpp2' has no attribute {name!r}")
-    return getattr(import_module("dpp2.records" if name == "Records" else "dpp2.simulation"), name)
+    return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dpp2.algorithms import ALGORITHMS
 from dpp2.problems import PROBLEMS
-from dpp2.schema import Registry, Section, Table, keys_of
+from dpp2.schema import Registry, Section, Table
 from dpp2.topology import TOPOLOGIES
 
 # Sections that come in kinds, with the key that picks one. An algorithm decides what [noise] holds, too.
@@ -42,16 +42,17 @@ def _leaving(section: str, read: Mapping[str, Any], given: Mapping[str, Table]) 
     if not isinstance(below, Mapping):
         return
     old, new = below.get(tag, kinds.names[0]), given.get(section, {}).get(tag)
-    if old == new or old not in kinds.names or new not in kinds.names:
+    if old == new or old not in kinds or new is None or new not in kinds:
         return
-    yield from _only_old(section, read, kinds[old], kinds[new])
+    chosen = kinds[new].chosen(given[section])
+    yield from _only_old(section, read, kinds[old], chosen)
     if section == "algorithm":
-        yield from _only_old("noise", read, kinds[old].noise_section, kinds[new].noise_section)
+        yield from _only_old("noise", read, kinds[old].noise_section, chosen.noise_section)
 
 
 def _only_old(section: str, read: Mapping[str, Any], old: type[Section], new: type[Section]) -> Iterator[str]:
-    table, known = read.get(section, {}), keys_of(old)
-    return (f"{section}.{key}" for key in table if key in known and not _takes(new, key, table[key]))
+    table = read.get(section, {})
+    return (f"{section}.{key}" for key in table if old.owns(key) and not _takes(new, key, table[key]))
 
 
 def _takes(cls: type[Section], key: str, value: Any) -> bool:

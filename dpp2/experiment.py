@@ -71,12 +71,15 @@ class RunSection(Section):
         return self.largest_value or LARGEST_VALUE
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """One experiment. Build it with `load` (files and overrides) or `parse` (tables); no argument is the paper's.
+SomeTable = Mapping[str, Any]
 
-    >>> Experiment.load(overrides=["network.topology=ring", "run.rounds=100"]).network.topology
-    'ring'
+
+@dataclass(frozen=True, init=False)
+class Experiment:
+    """One experiment: six sections, each given as itself or as a table of what differs from the paper's.
+
+    >>> Experiment(network={"topology": "ring"}, run={"rounds": 100}).network.agents
+    50
     """
 
     run: RunSection
@@ -85,6 +88,30 @@ class Experiment:
     algorithm: AlgorithmSection
     noise: NoiseSection
     privacy: PrivacySection
+
+    def __init__(
+        self,
+        run: RunSection | SomeTable | None = None,
+        network: NetworkSection | SomeTable | None = None,
+        problem: ProblemSection | SomeTable | None = None,
+        algorithm: AlgorithmSection | SomeTable | None = None,
+        noise: NoiseSection | SomeTable | None = None,
+        privacy: PrivacySection | SomeTable | None = None,
+    ) -> None:
+        """Tables are checked against the schema; each kind brings its own defaults."""
+        method = _made(
+            "algorithm", algorithm, AlgorithmSection, lambda t: parse_kind("algorithm", "name", ALGORITHMS, t)
+        )
+        sections: dict[str, Section] = {
+            "run": _made("run", run, RunSection, _run_section),
+            "network": _made("network", network, NetworkSection, lambda t: _network(method, t)),
+            "problem": _made("problem", problem, ProblemSection, lambda t: parse_kind("problem", "name", PROBLEMS, t)),
+            "algorithm": method,
+            "noise": _made("noise", noise, NoiseSection, lambda t: parse_section("noise", method.noise_section, t)),
+            "privacy": _made("privacy", privacy, PrivacySection, lambda t: parse_section("privacy", PrivacySection, t)),
+        }
+        for name, section in sections.items():
+            object.__setattr__(self, name, section)
 
     @classmethod
     def load(
@@ -102,32 +129,44 @@ class Experiment:
         given = _tabled(overrides)
         if path is None:
             return cls.parse(given)
-        read, dropped = fitted(_read(Path(path)), given)
+        read, dropped = fitted(_placed(_read(Path(path)), given, Path(path).parent), given)
         if dropped:
             note(f"another kind was chosen, so these of {path} are left out: {', '.join(dropped)}")
-        return cls.parse(_over(read, given, Path(path).parent))
+        return cls.parse(_over(read, given))
 
     @classmethod
     def parse(cls, tables: Mapping[str, Any]) -> Experiment:
-        """Check tables against the schema; each kind brings its own defaults."""
+        """From tables by name, as a TOML file has them."""
         known = [field.name for field in fields(cls)]
-        for name, table in tables.items():
+        for name in tables:
             if name not in known:
                 raise UnknownName("section", name, name, known)
-            if not isinstance(table, Mapping):
-                raise BadInput(name, table, "a table of keys and values")
-        algorithm = parse_kind("algorithm", "name", ALGORITHMS, tables.get("algorithm", {}))
-        run = parse_section("run", RunSection, tables.get("run", {}))
-        if isinstance(run.seed, int) and run.seed < 0:
-            raise BadInput("run.seed", run.seed, RunSection.model_fields["seed"].description or "")
-        return cls(
-            run=run,
-            network=_network(algorithm, tables.get("network", {})),
-            problem=parse_kind("problem", "name", PROBLEMS, tables.get("problem", {})),
-            algorithm=algorithm,
-            noise=parse_section("noise", algorithm.noise_section, tables.get("noise", {})),
-            privacy=parse_section("privacy", PrivacySection, tables.get("privacy", {})),
-        )
+        return cls(**tables)
+
+    def replace(
+        self,
+        overrides: Iterable[str] | SomeTable = (),
+        *,
+        run: RunSection | SomeTable | None = None,
+        network: NetworkSection | SomeTable | None = None,
+        problem: ProblemSection | SomeTable | None = None,
+        algorithm: AlgorithmSection | SomeTable | None = None,
+        noise: NoiseSection | SomeTable | None = None,
+        privacy: PrivacySection | SomeTable | None = None,
+    ) -> Experiment:
+        """A copy with some settings changed; overrides are as for `load`, and another kind drops the old one's keys.
+
+        >>> Experiment().replace(["algorithm.name=dgd"], run={"rounds": 20}).run.rounds
+        20
+        """
+        given = _tabled(overrides)
+        sections = (run, network, problem, algorithm, noise, privacy)
+        for field, section in zip(fields(self), sections, strict=True):
+            if section is not None:
+                given[field.name] = {**given.get(field.name, {}), **_given(field.name, section)}
+        mine = {field.name: _given(field.name, getattr(self, field.name)) for field in fields(self)}
+        kept, _ = fitted(mine, given)
+        return Experiment.parse(_over(kept, given))
 
     def resolve(self) -> Experiment:
         """Settle what is open. Resolving a resolved experiment changes nothing."""
@@ -202,6 +241,30 @@ class Experiment:
         return "\n".join(f"[{name}]\n{_assignments(table)}" for name, table in tables.items())
 
 
+def _made(name: str, given: Any, cls: Any, parse: Callable[[SomeTable], Section]) -> Any:
+    """A section as it is, or of a table."""
+    if isinstance(given, cls):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise BadInput(name, given, "a table of keys and values")
+    return parse(given or {})
+
+
+def _run_section(table: SomeTable) -> RunSection:
+    run = parse_section("run", RunSection, table)
+    if isinstance(run.seed, int) and run.seed < 0:
+        raise BadInput("run.seed", run.seed, RunSection.model_fields["seed"].description or "")
+    return run
+
+
+def _given(name: str, section: Section | SomeTable) -> Table:
+    """What somebody has set in a section, and its kind: the rest is the kind's own."""
+    if not isinstance(section, Section):
+        return dict(section)
+    tag = {KINDS[name][0]: getattr(section, KINDS[name][0])} if name in KINDS else {}
+    return {**section.model_dump(mode="json", exclude_unset=True, exclude_none=True), **tag}
+
+
 def _network(algorithm: AlgorithmSection, table: Mapping[str, Any]) -> NetworkSection:
     """An algorithm that runs on one topology brings it along; resolving refuses others, by their shape."""
     only = algorithm.topology
@@ -235,17 +298,20 @@ def _tabled(overrides: Iterable[str] | Mapping[str, Any]) -> Tables:
     return tables
 
 
-def _over(read: Tables, given: Tables, folder: Path) -> Tables:
-    """What a file in `folder` says, with overrides on top. Paths in the file are relative to it."""
+def _placed(read: Tables, given: Tables, folder: Path) -> Tables:
+    """What a file in `folder` says; paths in it are relative to it."""
     tables: Tables = {}
-    for name in [*read, *(name for name in given if name not in read)]:
-        below, above = read.get(name, {}), given.get(name, {})
-        if not isinstance(below, Mapping):  # the file says `run = 3`, which `parse` refuses
-            tables[name] = below
-            continue
-        cls = _section_class(name, {**below, **above})
-        tables[name] = {**(cls.with_paths(below, lambda path: str(folder / path)) if cls else below), **above}
+    for name, table in read.items():
+        cls = _section_class(name, {**table, **given.get(name, {})}) if isinstance(table, Mapping) else None
+        tables[name] = cls.with_paths(table, lambda path: str(folder / path)) if cls else table
     return tables
+
+
+def _over(below: Tables, above: Tables) -> Tables:
+    """Tables with others on top. One that is no table (the file says `run = 3`) stays, and `parse` refuses it."""
+    names = [*below, *(name for name in above if name not in below)]
+    tables = {name: (below.get(name, {}), above.get(name, {})) for name in names}
+    return {name: {**low, **high} if isinstance(low, Mapping) else low for name, (low, high) in tables.items()}
 
 
 def _section_class(name: str, table: Mapping[str, Any]) -> type[Section] | None:
@@ -254,7 +320,9 @@ def _section_class(name: str, table: Mapping[str, Any]) -> type[Section] | None:
         return RunSection if name == "run" else None
     tag, kinds = KINDS[name]
     chosen = table.get(tag, kinds.names[0])
-    return kinds[chosen] if chosen in kinds.names else None
+    if chosen not in kinds:
+        return None
+    return kinds[chosen]
 
 
 def _absolute(path: str) -> str:

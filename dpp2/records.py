@@ -23,10 +23,15 @@ class Records(Mapping[str, Array]):
         return self._arrays[name]
 
     def __getattr__(self, name: str) -> Array:
-        try:
-            return self.__dict__["_arrays"][name]  # type: ignore[no-any-return]
-        except KeyError:
-            raise AttributeError(f"no array {name!r} here, only {', '.join(self.__dict__['_arrays'])}") from None
+        arrays: dict[str, Array] = self.__dict__.get("_arrays", {})
+        if name not in arrays:
+            there = f", only {', '.join(arrays)}" if arrays else ": nothing was recorded"
+            raise AttributeError(f"no array {name!r} here{there}")
+        return arrays[name]
+
+    def __reduce__(self) -> tuple[type[Records], tuple[dict[str, Array]]]:
+        """A copy, or what comes out of a pickle, is read-only as well."""
+        return Records, (self._arrays,)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)

@@ -37,6 +37,20 @@ class Section(BaseModel):
     )
 
     @classmethod
+    def chosen(cls, table: Mapping[str, Any]) -> type[Self]:
+        """The class that checks this table: the kind's own, unless a file that the table names says what it holds."""
+        return cls
+
+    @classmethod
+    def owns(cls, key: str) -> bool:
+        """Whether a key belongs to this kind, as a user writes it."""
+        return key in keys_of(cls)
+
+    def only_here(self) -> str | None:
+        """Why no other process can build this, if none can: what it is made of lives in this program alone."""
+        return None
+
+    @classmethod
     def with_paths(cls, table: Mapping[str, Any], place: Callable[[str], str]) -> Table:
         """The table with every path in it put in its place."""
         placed = dict(table)
@@ -80,16 +94,28 @@ class Registry(Generic[AnySection]):
     Iterating gives the classes, in order.
     """
 
-    def __init__(self, package: str, places: Mapping[str, str]) -> None:
-        """`places` has "module:Class" in `package` for every name."""
-        self._package, self._places = package, dict(places)
+    def __init__(self, package: str, places: Mapping[str, str], from_outside: Mapping[str, str] | None = None) -> None:
+        """`places` has "module:Class" in `package` for every name.
+
+        Kinds in `from_outside` are nothing by their names alone: something of the user's must be given with them. They
+        can be asked for, and are neither listed nor iterated over.
+        """
+        self._package, self._places, self._from_outside = package, dict(places), dict(from_outside or {})
 
     @property
     def names(self) -> list[str]:
         return list(self._places)
 
+    @property
+    def known(self) -> list[str]:
+        """With those that need something from outside."""
+        return [*self._places, *self._from_outside]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known
+
     def __getitem__(self, name: str) -> type[AnySection]:
-        module, _, cls = self._places[name].partition(":")
+        module, _, cls = (self._places.get(name) or self._from_outside[name]).partition(":")
         found: type[AnySection] = getattr(import_module(f"{self._package}.{module}"), cls)
         return found
 
@@ -100,9 +126,9 @@ class Registry(Generic[AnySection]):
 def parse_kind(name: str, tag: str, kinds: Registry[AnySection], table: Mapping[str, Any]) -> AnySection:
     """Check a table whose `tag` key picks the kind; the first kind is the default."""
     chosen = table.get(tag, kinds.names[0])
-    if not isinstance(chosen, str) or chosen not in kinds.names:
-        raise UnknownName(f"{name}.{tag}", chosen, chosen, kinds.names)
-    return parse_section(name, kinds[chosen], table)
+    if not isinstance(chosen, str) or chosen not in kinds:
+        raise UnknownName(f"{name}.{tag}", chosen, chosen, kinds.known)
+    return parse_section(name, kinds[chosen].chosen(table), table)
 
 
 def keys_of(cls: type[Section]) -> list[str]:

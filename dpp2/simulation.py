@@ -1,7 +1,7 @@
 """From an experiment to a result: advance round by round, measure, stop on divergence.
 
 `Simulation` can be advanced in pieces and restored from a snapshot, which is what progress bars and resumed runs need;
-`run` does it in one go. Pure: the experiment's own files are read, nothing is written.
+`dpp2.run` does it in one go. Pure: the experiment's own files are read, nothing is written.
 """
 
 from __future__ import annotations
@@ -20,70 +20,16 @@ from dpp2.budget import RunBudget
 from dpp2.embedded import BLOCK, EmbeddedDriver, QuietRun, in_blocks
 from dpp2.experiment import Experiment
 from dpp2.prepared import PreparedRun
-from dpp2.privacy import Epsilon, Ledger, PaperEpsilon, Unsupported
+from dpp2.privacy import Ledger
 from dpp2.privacy.account import Account
 from dpp2.privacy.ledger import Allowance
 from dpp2.recorder import Recorder
 from dpp2.records import Records
+from dpp2.result import PrivacyReport, Result
 from dpp2.stability import HOPELESS, Divergence, DivergenceDetector
-from dpp2.theory import Condition
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
-
-
-@dataclass(frozen=True)
-class PrivacyReport:
-    """What the run cost its worst-off agent, what the paper would say, and what makes either void."""
-
-    epsilon: Epsilon | Unsupported
-    paper_epsilon: PaperEpsilon | Unsupported
-    stopped: str | None  # why the budget ended the run early
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a run produced. `x` is x^K, one row per agent; records that were not asked for are None."""
-
-    experiment: Experiment
-    run_id: str
-    x: Array
-    metrics: Records
-    observation: Records | None
-    truth: Records | None
-    divergence: Divergence | None
-    conditions: list[Condition]
-    report: dict[str, float]
-    privacy: PrivacyReport
-    seconds: float
-
-    @property
-    def diverged(self) -> bool:
-        return self.divergence is not None
-
-    @property
-    def rounds(self) -> int:
-        """Rounds that were run: fewer than asked for when the run diverged."""
-        return len(self.metrics.gap) - 1
-
-    @property
-    def rounds_per_second(self) -> float:
-        return self.rounds / max(self.seconds, 1e-9)
-
-
-def run(experiment: Experiment | None = None, *, record: bool = True) -> Result:
-    """Run an experiment (none: the paper's) in this process and return its result.
-
-    `record=False` keeps neither observation nor truth, for runs too large to write down.
-
-    >>> result = run(Experiment.load(overrides=["network.agents=5", "network.topology=ring", "run.rounds=3"]))
-    >>> result.observation.y.shape
-    (3, 5, 10)
-    """
-    simulation = Simulation(experiment or Experiment.load(), record=record)
-    simulation.advance(simulation.remaining)
-    return simulation.result()
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +187,8 @@ class Simulation:
             run_id=self.run_id,
             x=np.concatenate(x),
             metrics=self.recorder.metrics(self.k),
-            observation=self.recorder.observation(self.k, self.prepared.P),
-            truth=self.recorder.truth(self.k),
+            observation=self.recorder.observation(self.k, self.prepared.P) or Records({}),
+            truth=self.recorder.truth(self.k) or Records({}),
             divergence=self.divergence,
             conditions=self.prepared.conditions(self.driver.smoothness),
             report=self.experiment.problem.report(mean) if np.isfinite(mean).all() else {},

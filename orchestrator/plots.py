@@ -11,6 +11,7 @@ import numpy as np
 
 from dpp2 import Result
 from dpp2.arrays import Array
+from dpp2.drawing import draw_convergence, positive
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.plans import Plans
@@ -18,9 +19,6 @@ from store.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_FLOOR = 1e-32  # below this a gap is rounding; a log axis needs a positive number
-_CEILING = 1e250  # beyond this a log axis overflows when it looks for the next tick
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +33,7 @@ class Band:
 
 def convergence(result: Result, path: Path) -> None:
     """Gap, consensus and stationarity against the round."""
-    metrics = result.metrics
-    section = result.experiment
-
-    def draw(axes: Axes) -> None:
-        axes.semilogy(metrics.round, _positive(metrics.gap), label="gap Ŵ = consensus + stationarity", lw=2)
-        axes.semilogy(metrics.round, _positive(metrics.consensus), label="consensus ‖x − x̄‖²", lw=1)
-        axes.semilogy(metrics.round, _positive(metrics.stationarity), label="stationarity ‖Σ∇f_i‖²/N", lw=1)
-        axes.set_title(
-            f"{section.algorithm.name} on {section.problem.name}, {section.network.agents} agents, "
-            f"{section.network.topology} network"
-        )
-        axes.set_xlabel("round k")
-        axes.set_ylabel("squared distance from the goal")
-        axes.legend()
-
-    _save(draw, path)
+    _save(lambda axes: draw_convergence(result, axes), path)
 
 
 def epsilon(account: Account, rounds: int, path: Path) -> None:
@@ -108,22 +91,14 @@ def curves(lines: Sequence[Band], title: str, path: Path) -> None:
     def draw(axes: Axes) -> None:
         for line in lines:
             rounds = np.arange(len(line.middle))
-            drawn = axes.semilogy(rounds, _positive(line.middle), label=line.label, lw=1.5)[0]
-            axes.fill_between(
-                rounds, _positive(line.low), _positive(line.high), color=drawn.get_color(), alpha=0.2, lw=0
-            )
+            drawn = axes.semilogy(rounds, positive(line.middle), label=line.label, lw=1.5)[0]
+            axes.fill_between(rounds, positive(line.low), positive(line.high), color=drawn.get_color(), alpha=0.2, lw=0)
         axes.set_title(title)
         axes.set_xlabel("round k")
         axes.set_ylabel("optimality gap Ŵ (geometric mean, band: least and greatest)")
         axes.legend(ncols=2)
 
     _save(draw, path)
-
-
-def _positive(values: Array) -> Array:
-    """What a log axis can show: zero becomes the floor, and a run that overflowed has a gap in its line."""
-    finite = np.where(values < _CEILING, values, np.nan)
-    return np.asarray(np.maximum(finite, _FLOOR))
 
 
 def _save(draw: Callable[[Axes], None], path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpp2 import Result, Simulation
 from orchestrator import plots
+from store.results import write_facts
 from store.rundir import RunDirectory
 
 
@@ -11,6 +12,7 @@ def write_results(simulation: Simulation, directory: RunDirectory) -> Result:
     """Results first, then the state that rests on them."""
     result = simulation.result()
     directory.finish(result, simulation.snapshot(since=simulation.k))
+    write_facts(result, directory.path)
     plots.convergence(result, directory.path / "convergence.png")
     plots.epsilon(simulation.account, result.rounds, directory.path / "epsilon.png")
     return result

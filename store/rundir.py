@@ -7,6 +7,7 @@
     published.npz      x^K + w^K, if `dpp2 privacy publish` was asked for it: covered
     metrics.csv        one row for each of x^0 … x^K
     privacy.json       what the run cost, what the paper would say, and what makes either void
+    result.json        the rest of a result: divergence, conditions, report, seconds
     convergence.png, epsilon.png
     nodes/             over gRPC: every node's own folder, and the files that the nodes were started with
     tap/               with --tap: the bytes that crossed the wire, and what was decoded from them
@@ -39,11 +40,12 @@ from store.files import PRIVATE, json_text, read_npz, write_npz, write_text
 from store.modes import make_private
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
-_OWN = ("experiment.toml", *_RECORDS, "convergence.png", "epsilon.png")
+_OWN = ("experiment.toml", *_RECORDS, "result.json", "convergence.png", "epsilon.png")
 _NOT_COVERED = {
     "solution.npz": "not covered by ε: x^K as it is reveals the last noise, and with it everything",
     "truth.npz": "not covered by ε: telemetry",
     "metrics.csv": "not covered by ε: gaps and objective are computed from private values, and so is convergence.png",
+    "result.json": "not covered by ε: what it reports of the solution is computed from private values",
     "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
@@ -196,22 +198,23 @@ class RunDirectory:
             return first + count
 
     def finish(self, result: Result, snapshot: Snapshot) -> None:
-        """Write the results, then the state that rests on them, then drop the parts that they were merged from.
+        """Write the results, then the state that rests on them, then drop the parts that they were merged from."""
+        self.write_records(result)
+        self.save(snapshot)
+        for pattern in ("records-*.npz", ".*.part"):
+            for part in self.checkpoint.glob(pattern):
+                part.unlink()
 
-        Metrics after observation and truth: rounds that have metrics have the others.
-        """
-        if result.observation is not None:
+    def write_records(self, result: Result) -> None:
+        """Metrics after observation and truth: rounds that have metrics have the others."""
+        if result.observation:
             write_npz(self.path / "observation.npz", result.observation)
-        if result.truth is not None:
+        if result.truth:
             write_npz(self.path / "truth.npz", result.truth, PRIVATE)
         with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
             write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)}, PRIVATE)
         write_metrics(self.path / "metrics.csv", result.metrics)
         write_text(self.path / "privacy.json", json_text(privacy_document(result)))
-        self.save(snapshot)
-        for pattern in ("records-*.npz", ".*.part"):
-            for part in self.checkpoint.glob(pattern):
-                part.unlink()
 
     def _has_state(self) -> bool:
         return (self.checkpoint / "state.npz").is_file()

@@ -18,6 +18,7 @@
 | privsgp-vr | SAGA, one sample a round | no | Gaussian | x_half |
 | diff2 | server and clients, gradient differences | no | Gaussian | d, x_new |
 | decor | descent under noise that cancels between neighbours | no | Gaussian, own and per edge | x_half |
+| file | yours: `@algorithm` in a Python file | | | |
 Noise in brackets is off by default. eDP-TN, of which no equations were found, is left out.
 """
 
@@ -44,4 +45,5 @@ ALGORITHMS: Registry[AlgorithmSection] = Registry(
         "diff2": "diff2:Diff2Section",
         "decor": "decor:DecorSection",
     },
+    from_outside={"file": "userfile:FileSection"},
 )

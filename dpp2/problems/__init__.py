@@ -13,6 +13,7 @@ PROBLEMS: Registry[ProblemSection] = Registry(
         "classification": "classification:ClassificationSection",
         "file": "userfile:FileSection",
     },
+    from_outside={"objects": "objects:ObjectsSection"},
 )
 
 __all__ = ["PROBLEMS", "Objective", "ProblemSection"]

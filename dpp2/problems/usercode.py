@@ -4,43 +4,64 @@ It returns an object for that one agent with
     dimension: int      value(x) -> float      gradient(x) -> array (d,)      smoothness: float (optional)
 and, where its data are records that `privacy.clip` is to protect,
     record_gradients(x) -> array (m, d)        public_gradient(x) -> array (d,) (optional, such as a regulariser's)
-with gradient(x) = the mean of record_gradients(x) + public_gradient(x). x is a read-only array (d,). The file must
-be self-contained: its bytes are what the agent's data digest covers. It runs with the user's own rights, as any
-program of theirs does. What it returns is checked once, when it is loaded: shapes, finite numbers, one dimension
-for all agents, the gradient against central differences, and the records against the gradient.
+with gradient(x) = the mean of record_gradients(x) + public_gradient(x). A function `report(x)` of the file, if there is
+one, says in numbers how good a common solution is: `{"held_out_accuracy": 0.93}`. x is a read-only array (d,).
+
+The file must be self-contained: its bytes are what the agent's data digest covers. It runs with the user's own rights,
+as any program of theirs does. What it returns is checked once, when it is loaded: shapes, finite numbers, one
+dimension for all agents, the gradient against central differences, and the records against the gradient.
 """
 
 from __future__ import annotations
 
-import hashlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dpp2.arrays import Array, frozen
-from dpp2.errors import BadInput, one_line
+from dpp2.errors import BadInput
 from dpp2.problems.base import Counts, clip_factors
 from dpp2.problems.sources import Source, source_of_program
-from dpp2.problems.userdata import FIELD, read_bytes
+from dpp2.problems.userdata import FIELD
+from dpp2.userpython import UserCode
 
 TOLERANCE = 1e-4  # relative, of the gradient against central differences
 STEP = 6e-6  # about the cube root of the rounding unit: balances truncation and cancellation
 DIRECTIONS = 32  # at most so many differences per agent
 
 Generators = Mapping[int, np.random.Generator]
-T = TypeVar("T")
 
 
 def load_objectives(path: Path, function: str, points: Generators, agents: int) -> UserObjective:
     """The checked objectives of the owned agents; `points` holds a generator of test points for each."""
-    program = read_bytes(path)
-    make = _function(path, program, function)
-    parts = tuple(_Part.made(path, make, agent, agents) for agent in points)
+    code = UserCode(FIELD, str(path))
+    program = code.read()
+    make = getattr(code.module(program), function, None)
+    if not callable(make):
+        raise code.refused(f"a Python file with a function {function}(agent, agents)")
+    parts = [Part.made(code, partial(make, agent, agents), agent) for agent in points]
+    return checked(parts, points, tuple(source_of_program(program, agent) for agent in points))
+
+
+def load_report(path: Path, x: Array) -> dict[str, float]:
+    """What a function `report(x)` of the file says of a common solution; nothing where there is none."""
+    code = UserCode(FIELD, str(path))
+    report = getattr(code.module(code.read()), "report", None)
+    if report is None:
+        return {}
+    wanted = "a dict of names and numbers from report(x)"
+    told = code.guarded(wanted, lambda: dict(report(frozen(x))))
+    if not all(isinstance(name, str) and _is_real(value) for name, value in told.items()):
+        raise code.refused(f"{wanted}, not {told!r:.100}")
+    return {name: float(value) for name, value in told.items()}
+
+
+def checked(parts: Sequence[Part], points: Generators, sources: tuple[Source, ...]) -> UserObjective:
+    """Objectives of one dimension, with gradients that are the gradients of their values."""
     for part in parts:
         if part.dimension != parts[0].dimension:
             wanted = f"dimension {parts[0].dimension} for every agent, as for agent {parts[0].agent}"
@@ -49,13 +70,12 @@ def load_objectives(path: Path, function: str, points: Generators, agents: int) 
         x = rng.standard_normal(part.dimension)
         _check_gradient(part, x, rng)
         _check_records(part, x)
-    sources = tuple(source_of_program(program, agent) for agent in points)
-    return (UserRecords if all(part.records for part in parts) else UserObjective)(parts, sources)
+    return (UserRecords if all(part.records for part in parts) else UserObjective)(tuple(parts), sources)
 
 
 @dataclass(frozen=True, eq=False)
 class UserObjective:
-    parts: tuple[_Part, ...]
+    parts: tuple[Part, ...]
     sources: tuple[Source, ...]
 
     @property
@@ -103,7 +123,7 @@ class UserRecords(UserObjective):
     def clipped(self, bound: float) -> UserRecords:
         return replace(self, bound=bound)
 
-    def _records(self, part: _Part, x: Array) -> Array:
+    def _records(self, part: Part, x: Array) -> Array:
         """(m, d): clipped where there is a bound, each with its share in what is public."""
         gradients = part.record_gradients(x)
         if self.bound is not None:
@@ -113,10 +133,10 @@ class UserRecords(UserObjective):
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """The user's object of one agent, with every answer checked for its shape."""
 
-    path: Path
+    code: UserCode
     agent: int
     user: Any
     dimension: int
@@ -124,9 +144,9 @@ class _Part:
     records: int = 0  # m, where the object offers the gradient of every record
 
     @classmethod
-    def made(cls, path: Path, make: Callable[[int, int], Any], agent: int, agents: int) -> _Part:
-        user = _guarded(path, f"an objective for agent {agent}", lambda: make(agent, agents))
-        bare = cls(path, agent, user, 0, 0.0)
+    def made(cls, code: UserCode, make: Callable[[], Any], agent: int) -> Part:
+        user = code.guarded(f"an objective for agent {agent}", make)
+        bare = cls(code, agent, user, 0, 0.0)
         for method in ("value", "gradient"):
             if not callable(getattr(user, method, None)):
                 raise bare.refused(f"an objective with a method {method}(x) for agent {agent}, not {_kind(user)}")
@@ -137,16 +157,16 @@ class _Part:
             smoothness = np.nan
         elif not _is_real(smoothness) or not 0 <= smoothness < np.inf:
             raise bare.refused(f"a smoothness ≥ 0, or none, for agent {agent}, not {_kind(smoothness)}")
-        return cls(path, agent, user, int(dimension), float(smoothness))._counted()
+        return cls(code, agent, user, int(dimension), float(smoothness))._counted()
 
-    def _counted(self) -> _Part:
+    def _counted(self) -> Part:
         """With the number of records, at a point that is as good as any."""
         if not callable(getattr(self.user, "record_gradients", None)):
             return self
         return replace(self, records=len(self._record_gradients(frozen(np.zeros(self.dimension)))))
 
     def value(self, x: Array) -> float:
-        value = _guarded(self.path, f"a value of agent {self.agent}", lambda: self.user.value(x))
+        value = self.code.guarded(f"a value of agent {self.agent}", lambda: self.user.value(x))
         if not _is_real(value):
             raise self.refused(f"a number as the value of agent {self.agent}, not {_kind(value)}")
         return float(value)
@@ -167,7 +187,7 @@ class _Part:
 
     def _record_gradients(self, x: Array) -> Array:
         wanted = f"an array of m × {self.dimension} numbers, m ≥ 1, as the record gradients of agent {self.agent}"
-        gradients = _guarded(self.path, wanted, lambda: np.asarray(self.user.record_gradients(x), dtype=np.float64))
+        gradients = self.code.guarded(wanted, lambda: np.asarray(self.user.record_gradients(x), dtype=np.float64))
         if gradients.ndim != 2 or gradients.shape[1] != len(x) or not len(gradients):
             raise self.refused(f"{wanted}, not shape {gradients.shape}")
         return gradients
@@ -175,34 +195,16 @@ class _Part:
     def _row(self, x: Array, method: str) -> Array:
         """What a method of the object returns for x: like x."""
         wanted = f"an array of {self.dimension} numbers as the {method} of agent {self.agent}"
-        row = _guarded(self.path, wanted, lambda: np.asarray(getattr(self.user, method)(x), dtype=np.float64))
+        row = self.code.guarded(wanted, lambda: np.asarray(getattr(self.user, method)(x), dtype=np.float64))
         if row.shape != x.shape:
             raise self.refused(f"{wanted}, not shape {row.shape}")
         return row
 
     def refused(self, accepted: str) -> BadInput:
-        return BadInput(FIELD, str(self.path), accepted)
+        return self.code.refused(accepted)
 
 
-def _function(path: Path, source: bytes, function: str) -> Callable[[int, int], Any]:
-    # Compiled from these very bytes: what runs is what the digest covers, and no cache is left beside it.
-    # Registered, because dataclasses look their module up by name.
-    module = ModuleType(f"dpp2_user_{hashlib.sha256(source).hexdigest()[:16]}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module
-    try:
-        wanted = "a Python file that can be loaded"
-        _guarded(path, wanted, lambda: exec(compile(source, path, "exec"), vars(module)))
-    except BadInput:
-        del sys.modules[module.__name__]
-        raise
-    make = getattr(module, function, None)
-    if not callable(make):
-        raise BadInput(FIELD, str(path), f"a Python file with a function {function}(agent, agents)")
-    return make  # type: ignore[no-any-return]
-
-
-def _check_gradient(part: _Part, x: Array, rng: np.random.Generator) -> None:
+def _check_gradient(part: Part, x: Array, rng: np.random.Generator) -> None:
     """Compare ∇fᵀu with (f(x + hu) − f(x − hu))/2h along the axes, or, where d is large, at random."""
     value, gradient = part.value(frozen(x)), part.gradient(frozen(x))
     if not (np.isfinite(value) and np.isfinite(gradient).all()):
@@ -224,7 +226,7 @@ def _check_gradient(part: _Part, x: Array, rng: np.random.Generator) -> None:
         raise part.refused(f"{wanted}; agent {part.agent}'s is off by {off / size:.2g} (relative)")
 
 
-def _check_records(part: _Part, x: Array) -> None:
+def _check_records(part: Part, x: Array) -> None:
     """Compare the gradient with the mean over records: what is clipped must be what is minimised."""
     if not part.records:
         return
@@ -234,14 +236,6 @@ def _check_records(part: _Part, x: Array) -> None:
     if not off <= TOLERANCE * size:
         wanted = "a gradient that is the mean of the record gradients plus the public gradient"
         raise part.refused(f"{wanted}; agent {part.agent}'s is off by {off / size:.2g} (relative)")
-
-
-def _guarded(path: Path, wanted: str, call: Callable[[], T]) -> T:
-    """Run the user's code; whatever it raises becomes one sentence."""
-    try:
-        return call()
-    except (Exception, SystemExit) as error:
-        raise BadInput(FIELD, str(path), f"{wanted} ({one_line(error)})") from None
 
 
 def _is_real(value: Any) -> bool:

@@ -14,12 +14,13 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
+from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import DATA, SURROGATE_SEED, Objective, ProblemSection, Sampled, agent_rng
 from dpp2.problems.least_squares import LeastSquaresSection
 from dpp2.problems.logistic import LogisticSection
 from dpp2.problems.rows import logistic_rows, square_rows
-from dpp2.problems.usercode import load_objectives
+from dpp2.problems.usercode import load_objectives, load_report
 from dpp2.problems.userdata import read_agents
 from dpp2.schema import Table
 
@@ -77,6 +78,10 @@ class FileSection(ProblemSection):
             return LogisticSection.with_signal(known, smoothness, settled.lambda_ or 0.0, settled.omega or 0.0)
         samples = int(known.sample_counts().mean())
         return LeastSquaresSection(seed=SURROGATE_SEED, dimension=known.dimension, samples=samples)
+
+    def report(self, x: Array) -> dict[str, float]:
+        """What the file's own `report(x)` says."""
+        return load_report(Path(self.path), x) if self._is_code() else {}
 
     def digest_table(self) -> Table:
         """Without the path: it differs between machines, and what lies there enters through the objective's sources."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -82,8 +83,14 @@ def _transport(name: str) -> Transport:
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C is noticed between rounds, where the state is whole; a second one ends the process as usual."""
+    """Ctrl-C is noticed between rounds, where the state is whole; a second one ends the process as usual.
+
+    Python tells its main thread alone of signals: a run in another thread, as a notebook may start one, hears none.
+    """
     requested = False
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal requested

@@ -34,6 +34,7 @@ class Grpc:
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
         if shape.tap and min(shape.processes or 2, experiment.network.agents) < 2:
             raise BadInput("--tap", "on", "at least two processes: within one, nothing reaches the wire")
+        _check_elsewhere(experiment)
         processes = min(shape.processes or experiment.network.agents, experiment.network.agents)
         check_descriptors("--processes", processes)
 
@@ -72,6 +73,17 @@ class Grpc:
         load_node_records(simulation, folders, diverged=local.diverged, seconds=clock.seconds)
         if tap:
             tap.finish(directory.path)
+
+
+def _check_elsewhere(experiment: Experiment) -> None:
+    """Other processes must be able to build what is run; and this one must be able to wait for them."""
+    for section in (experiment.algorithm, experiment.problem):
+        if why := section.only_here():
+            raise BadInput("run.transport", "grpc", f"a transport within this process: {why}")
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        wanted = "a call from outside of a running event loop, as a notebook has one: await asyncio.to_thread(run, …)"
+        raise BadInput("run.transport", "grpc", wanted)
 
 
 class RoundClock:

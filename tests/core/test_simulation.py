@@ -87,7 +87,7 @@ def test_observation_holds_nothing_private() -> None:
 
 def test_without_telemetry_no_truth_is_kept() -> None:
     full, none = run(small()), run(small(run__telemetry="none"))
-    assert none.truth is None
+    assert not none.truth
     assert none.observation is not None
     assert full.observation is not None
     np.testing.assert_array_equal(none.observation.y, full.observation.y)
@@ -95,8 +95,8 @@ def test_without_telemetry_no_truth_is_kept() -> None:
 
 def test_without_records_the_run_is_the_same() -> None:
     with_, without = run(small()), run(small(), record=False)
-    assert without.observation is None
-    assert without.truth is None
+    assert not without.observation
+    assert not without.truth
     np.testing.assert_array_equal(with_.x, without.x)
     np.testing.assert_array_equal(with_.metrics.gap, without.metrics.gap)
 

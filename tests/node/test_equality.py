@@ -98,7 +98,7 @@ async def test_without_telemetry_only_frames_are_kept(tmp_path: Path) -> None:
     embedded.advance(embedded.remaining)
     merged = nodes.merged()
     assert merged.result().x.tobytes() == embedded.result().x.tobytes()
-    assert merged.result().truth is None
+    assert not merged.result().truth
     for phase, rows in embedded.recorder.sent_arrays.items():
         assert rows.tobytes() == merged.recorder.sent_arrays[phase].tobytes()
 

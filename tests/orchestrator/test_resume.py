@@ -87,11 +87,11 @@ def killed_at_write(monkeypatch: pytest.MonkeyPatch) -> Arm:
 
 @pytest.fixture(params=[True, False], ids=["checkpoints", "no checkpoints"])
 def writes_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
-    """How many files so many rounds write: the experiment, two per checkpoint, and six at the end."""
+    """How many files so many rounds write: the experiment, two per checkpoint, and seven at the end."""
     if request.param:
-        return lambda rounds: 1 + 2 * rounds + 6
+        return lambda rounds: 1 + 2 * rounds + 7
     monkeypatch.setattr(embedded, "_CHECKPOINT_SECONDS", np.inf)
-    return lambda rounds: 1 + 6
+    return lambda rounds: 1 + 7
 
 
 @pytest.mark.usefixtures("quick_plot")

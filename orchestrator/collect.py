@@ -30,6 +30,7 @@ from orchestrator.given import open_nodes, refuse_keys
 from orchestrator.merge import MergedRun, NodeFolder
 from orchestrator.results import write_results
 from store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
+from store.locks import new_run
 from store.rundir import RunDirectory, epsilon_document, write_metrics
 
 _NEARLY = 2.0**-10  # of the bound that a run stops at when it diverges: so far something has got by then
@@ -96,9 +97,9 @@ def _write_whole(out: Path, experiment: Experiment, write: Callable[[RunDirector
         made = RunDirectory.create(beside, force=True)
         made.describe(experiment)
         write(made)
-        RunDirectory.create(out, force=force)
-        for file in [path for path in beside.rglob("*") if path.is_file()]:
-            file.replace(whole / file.relative_to(beside))
+        with new_run(out, force=force):
+            for file in [path for path in beside.rglob("*") if path.is_file()]:
+                file.replace(whole / file.relative_to(beside))
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

@@ -257,14 +257,6 @@ def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsup
     }
 
 
-def free_name(parent: Path, stem: str) -> Path:
-    """parent/stem-1, or the next number that is not taken."""
-    number = 1
-    while (parent / f"{stem}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{number}"
-
-
 def read_metrics(path: Path) -> Records:
     with path.open(newline="") as file:
         header, *rows = csv.reader(file)

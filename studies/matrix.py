@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS, Attack
-from adversary.audit import Attacker, public_knowledge
+from adversary.audit import public_knowledge
 from adversary.findings import Finding, attempt
 from adversary.observation import Observation
 from adversary.scoring import Truth

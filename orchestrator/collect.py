@@ -59,7 +59,9 @@ def collect(given: Sequence[Path], experiment: Experiment, out: Path, run_id: st
     prepared = PreparedRun.of(experiment, Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id))
     objective, missing = _objective(prepared)
     if objective is not None and objective.dimension != merged.dimension:
-        raise BadInput("DIR", merged.dimension, f"records of dimension {objective.dimension}, as the data have")
+        raise BadInput(
+            "dimension of the records", merged.dimension, f"{objective.dimension}, as the data of --experiment have"
+        )
     snapshot = merged.snapshot(experiment)
     simulation = _simulation(prepared, snapshot) if objective is not None else None
     if simulation is not None:

@@ -38,6 +38,7 @@ def start(
     """Run from round 0. The experiment is checked in full before a directory is touched."""
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
+    progress(0, experiment.run.rounds, "drawing the graph and the objectives")
     simulation = _simulation(experiment)
     with new_run(out, stem=stem, force=force) as directory:
         return _charged(simulation, directory, progress, shape)
@@ -65,6 +66,7 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
 
     Nodes keep their own account of what they send, in the same ledger; then the run is only told how far it goes.
     """
+    progress(simulation.k, simulation.allowance.rounds, "consulting the ledgers")
     ledgers, transport = LedgerFile(directory.ledger), transport_of(simulation.experiment, shape)
     try:
         (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2.errors import UnknownName
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
+from orchestrator.cli.app import Executor, Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
 from orchestrator.output import Show, console, print_json, print_table, progress_bar
 from store.files import json_text, write_text
 from store.locks import locked, opened_run
@@ -145,6 +145,7 @@ def matrix(
     overrides: Overrides = None,
     attack: Attacks = None,
     agent: Annotated[int, typer.Option(metavar="I", help="The victim, and the curious neighbour.")] = 0,
+    executor: Executor = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where matrix.json, .png and .html go.")] = Path("matrix"),
     json: Json = False,
 ) -> None:
@@ -154,7 +155,7 @@ def matrix(
 
     experiment, chosen, folder = load_experiment(file, overrides), _chosen(attack), new_folder(out)
     with progress_bar("matrix") as show:
-        compared = compare(experiment, chosen, agent, note=show)
+        compared = compare(experiment, chosen, agent, note=show, executor=executor)
     write(compared, folder)
     print_json(document(compared)) if json else _print_matrix(compared, folder)
 

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS, Attack
 from adversary.findings import Finding, Skipped, attempt
 from adversary.game_result import GameResult, game_result
 from adversary.knowledge import Knowledge
 from adversary.observation import Observation
-from adversary.scoring import Truth, insider
+from adversary.scoring import Truth
 from adversary.verdicts import Evidence, Verdict, judge
-from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
+from adversary.views import View
 from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
@@ -33,41 +34,6 @@ Note = Callable[[str], None]
 
 _PAPER_POINTS = 200
 _NO_TRUTH = "errors cannot be measured: the run kept no truth.npz (run.telemetry = none)"
-
-
-@dataclass(frozen=True)
-class Attacker:
-    """Who listens. `agent` is the victim of a local eavesdropper, or the curious participant itself."""
-
-    kind: str = "global"
-    agent: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in ATTACKERS:
-            raise BadInput("--attacker", self.kind, f"one of {', '.join(ATTACKERS)}")
-
-    @property
-    def words(self) -> str:
-        return {
-            "global": "an eavesdropper on all channels",
-            "local": f"an eavesdropper on the channels of agent {self.agent}",
-            "neighbour": f"agent {self.agent}, a curious neighbour who knows η",
-            "partial": "an eavesdropper on half of the channels",
-        }[self.kind]
-
-    def view(self, observation: Observation, knowledge: Knowledge, truth: Truth | None) -> View:
-        """What this attacker has of an observation."""
-        if self.kind == "global":
-            return global_view(observation, knowledge)
-        if self.kind == "local":
-            return local_view(observation, knowledge, self.agent)
-        if self.kind == "partial":
-            return partial_view(observation, knowledge)
-        if truth is None:
-            raise BadInput(
-                "--attacker", "neighbour", "a run with truth.npz, which holds the neighbour's own state and η"
-            )
-        return neighbour_view(observation, insider(truth, knowledge, self.agent), self.agent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +63,7 @@ class AuditReport:
     """Everything that audit.json, the table and report.html are made of."""
 
     run: str
+    asked: str  # the attacker, and what was left out
     experiment: Experiment
     attacker: Attacker
     interception: Interception
@@ -136,8 +103,10 @@ def audit(
     """Attack a finished run and judge the paper's claims by it. `note` hears what is being done."""
     attacker = attacker or Attacker()
     experiment = Experiment.load(run / "experiment.toml").resolve()
+    attacker.check(experiment.network.agents)
     heard = intercepted(run, attacker)
     truth = Truth.load(run) if (run / "truth.npz").is_file() else None
+    _check_truth(run, truth, heard.observation)
     view, rounds = None, _rounds(run, heard.observation)
     if heard.observation is not None:
         view = attacker.view(heard.observation, public_knowledge(experiment, heard.observation), truth)
@@ -146,6 +115,7 @@ def audit(
     account = _account(experiment)
     report = AuditReport(
         run=str(run),
+        asked=attacker.asked(attacks, game=game),
         experiment=experiment,
         attacker=attacker,
         interception=heard,
@@ -196,6 +166,17 @@ def intercepted(run: Path, attacker: Attacker) -> Interception:
     if not own.is_file():
         raise BadInput("RUN", str(run), "a finished run with observation.npz in it")
     return Interception(Observation.load(own), "observation.npz, as the run recorded what it sent")
+
+
+def _check_truth(run: Path, truth: Truth | None, observation: Observation | None) -> None:
+    """Refuse the truth of another run. A tap may have missed rounds, the truth has them all."""
+    if truth is None or observation is None:
+        return
+    rounds, *shape = observation.shape
+    if list(truth.x.shape[1:]) != shape or len(truth.x) < observation.first + rounds:
+        seen, true = ("×".join(map(str, size)) for size in (observation.shape, truth.x.shape))
+        accepted = f"one run's files: the observation has rounds×agents×dimension {seen}, truth.npz {true}"
+        raise BadInput("RUN", str(run), accepted)
 
 
 def _leaks(path: Path) -> tuple[str, ...]:

@@ -11,31 +11,42 @@ with the c that the sampler really uses (`dpp2.inversion`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
-from adversary.attacks.float_bits import could_have_produced
+from adversary.attacks.float_bits import could_have_produced, is_on_grid
 from dpp2.arrays import Array
 from dpp2.grid import grid, to_grid
+from dpp2.inversion import Law
 
 
 def log_ratios(message: Array, candidates: tuple[Array, Array], scale: float, bits: int = 0) -> Array:
     """ln P(message | first)/P(message | second), number by number; 0 where neither could have produced it."""
-    first, second = (_log_likelihood(message, value, scale, bits) for value in candidates)
+    if bits:
+        first, second = _log_bins(message, candidates, scale, bits)
+    else:
+        first, second = (_log_density(message, value, scale) for value in candidates)
     neither = np.isneginf(first) & np.isneginf(second)
+    if not neither.any():
+        return np.asarray(first - second)
     return np.where(neither, 0.0, np.where(neither, 0.0, first) - np.where(neither, 0.0, second))
 
 
-def _log_likelihood(message: Array, value: Array, scale: float, bits: int) -> Array:
+def _log_density(message: Array, value: Array, scale: float) -> Array:
     """Up to a constant that candidates share; −inf where the value cannot have produced the message."""
-    possible = could_have_produced(message, value, scale, bits)
-    size = _log_bins(message, value, scale, bits) if bits else -np.abs(message - value) / scale
-    return np.where(possible, size, -np.inf)
+    return np.where(could_have_produced(message, value, scale), -np.abs(message - value) / scale, -np.inf)
 
 
-def _log_bins(message: Array, value: Array, scale: float, bits: int) -> Array:
+def _log_bins(message: Array, candidates: tuple[Array, ...], scale: float, bits: int) -> Iterator[Array]:
+    """The same on a grid, where messages that no value can produce are the same for all candidates."""
     g = float(grid(scale, bits))
     c = math.ceil(scale / g * math.log(2)) / math.log(2)
-    steps = np.abs(message - to_grid(value, g)) / g
     beside, centre = math.log(math.sinh(1 / (2 * c))), math.log(-math.expm1(-1 / (2 * c)))
-    return np.where(steps == 0, centre, beside - steps / c)
+    stray, farthest = ~is_on_grid(message, g), Law("laplace", bits).farthest * scale
+    for value in candidates:
+        distance = np.abs(message - to_grid(value, g))
+        steps = distance / g
+        logs = np.where(steps == 0, centre, beside - steps / c)
+        logs[stray | (distance > farthest)] = -np.inf
+        yield logs

@@ -8,6 +8,7 @@ much noise, until that happens.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 from adversary.bounds import Curve, TradeOff
@@ -21,10 +22,12 @@ Claim = Callable[[float], Curve | Unsupported]  # of a run with so many times th
 def smallest_caught(curve: TradeOff, claim: Claim, epsilon: float, proven: float) -> float:
     """By what factor ε must have been understated to be caught; ∞ where the game catches nothing."""
     by_guesses = epsilon / proven if proven > epsilon / MOST else math.inf
-    for factor in FACTORS:
-        if factor >= by_guesses:
-            break
+    tried = [factor for factor in FACTORS if factor < by_guesses]
+
+    def is_caught(factor: float) -> bool:
         claimed = claim(factor)
-        if not isinstance(claimed, Unsupported) and not curve.keeps(claimed):
-            return factor
-    return by_guesses
+        return not isinstance(claimed, Unsupported) and not curve.keeps(claimed)
+
+    # If a claim is caught, so is every bolder one: each trial settles half of the factors that are left.
+    first = bisect_left(tried, True, key=is_caught)
+    return tried[first] if first < len(tried) else by_guesses

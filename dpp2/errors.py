@@ -13,6 +13,16 @@ from typing import Any
 _LONGEST_VALUE = 60
 
 
+class _Nothing:
+    """Stands for a value that was not given, in sentences."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
 class BadInput(ValueError):
     """An input was refused before any work was done.
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dpp2.errors import BadInput, UnknownName
+from dpp2.errors import NOTHING, BadInput, UnknownName
 
 Table = dict[str, Any]  # a table of a TOML or JSON file, before or after it is checked
 
@@ -136,13 +136,6 @@ def keys_of(cls: type[Section]) -> list[str]:
     return [field.alias or key for key, field in cls.model_fields.items()]
 
 
-class _Nothing:
-    """Stands for a value that was not given, in sentences."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
 def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput:
     first = error.errors()[0]
     if not first["loc"]:  # a rule over several fields: the model's own words
@@ -152,5 +145,5 @@ def _sentence(name: str, cls: type[Section], error: ValidationError) -> BadInput
         return UnknownName(f"{name}.{key}", first["input"], key, keys_of(cls), "a known key: ")
     described = {(f.alias or k): f.description for k, f in cls.model_fields.items()}
     accepted = described.get(key) or str(first["msg"])
-    value = _Nothing() if first["type"] == "missing" else first["input"]
+    value = NOTHING if first["type"] == "missing" else first["input"]
     return BadInput(f"{name}.{key}", value, accepted)

@@ -127,6 +127,8 @@ class NetworkSection(Section):
 
 
 class Ring(NetworkSection):
+    """Every agent has two neighbours, all around."""
+
     topology: Literal["ring"] = "ring"
 
     def draw(self) -> Graph:
@@ -136,6 +138,8 @@ class Ring(NetworkSection):
 
 
 class PathGraph(NetworkSection):
+    """A line of agents: two ends have one neighbour, the others two."""
+
     topology: Literal["path"] = "path"
 
     def draw(self) -> Graph:
@@ -145,6 +149,8 @@ class PathGraph(NetworkSection):
 
 
 class Star(NetworkSection):
+    """Agent 0 is everybody's only neighbour."""
+
     topology: Literal["star"] = "star"
 
     def draw(self) -> Graph:
@@ -154,6 +160,8 @@ class Star(NetworkSection):
 
 
 class Complete(NetworkSection):
+    """Everybody is everybody's neighbour."""
+
     topology: Literal["complete"] = "complete"
 
     def draw(self) -> Graph:

@@ -23,6 +23,8 @@ from node.process import Announcement, ready_for_rounds, set_up
 log = logging.getLogger("dpp2.node")
 
 _PR_SET_PDEATHSIG = 1
+_ANYWHERE = "0.0.0.0:7000"
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EXAMPLES = """Examples:
   dpp2 node --agents 3 --experiment experiment.toml --cluster cluster.toml --home agent-3 --tls certs/node-3
   dpp2 node --probe --agents 3 --listen 127.0.0.1:7000 --tls certs/probe
@@ -76,8 +78,9 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
         ledger=options.ledger,
         trust_journal=options.trust_journal,
     )
+    _check_agents(options.agents, config.owned, config.experiment.network.agents)
     node = Node(config)
-    port = await node.start(options.listen)
+    port = await node.start(options.listen or _listening(config.owned, options.cluster))
     ready_for_rounds()
     announcement.make(port)
     loop = asyncio.get_running_loop()
@@ -105,7 +108,8 @@ async def _probe(options: argparse.Namespace) -> int:
     from node.tls import PROBE, Identity, node_name, open_channel
 
     identity = None if options.tls is None else Identity.load(options.tls, [PROBE])
-    host, _, port = options.listen.rpartition(":")
+    listen = options.listen or (_listening(_agents(options.agents), options.cluster) if options.cluster else _ANYWHERE)
+    host, _, port = listen.rpartition(":")
     address = f"{'127.0.0.1' if host in ('0.0.0.0', '[::]') else host}:{port}"
     async with open_channel(identity, address, node_name(_agents(options.agents)), []) as channel:
         try:
@@ -125,6 +129,28 @@ def _agents(text: str) -> tuple[int, ...]:
     if len(set(agents)) != len(parts):  # 03 is 3
         raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2")
     return tuple(agents)
+
+
+def _check_agents(text: str, owned: tuple[int, ...], agents: int) -> None:
+    from dpp2.errors import BadInput
+
+    if owned and owned[-1] >= agents:
+        raise BadInput("--agents", text, f"agents of the experiment, which has 0 to {agents - 1}")
+
+
+def _listening(owned: tuple[int, ...], cluster: Path) -> str:
+    """Where others look for these agents: the port of cluster.toml, and the loopback interface if it says that.
+
+    Any other host there is a name or an address as others see it, which need not be an interface of this machine.
+    """
+    from dpp2.errors import BadInput
+    from node.cluster import Cluster
+
+    addresses = Cluster.load(cluster).addresses
+    if owned[0] not in addresses:
+        raise BadInput("--agents", owned[0], f"an agent that {cluster} has an address for")
+    host, _, port = addresses[owned[0]].rpartition(":")
+    return f"{host if host in _LOOPBACK else '0.0.0.0'}:{port}"
 
 
 def _event_loop() -> Any:
@@ -161,7 +187,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     add("--experiment", type=Path, metavar="FILE", help="this node's own copy of the experiment")
     add("--cluster", type=Path, metavar="FILE", help="cluster.toml: where every agent listens")
     add("--home", type=Path, metavar="DIR", help="folder for ledger, records and checkpoints")
-    add("--listen", default="0.0.0.0:7000", metavar="ADDRESS", help="address to listen on (port 0: any; %(default)s)")
+    add(
+        "--listen",
+        metavar="ADDRESS",
+        help="address to listen on (port 0: any; default: the port that --cluster says, else 0.0.0.0:7000)",
+    )
     security = parser.add_mutually_exclusive_group(required=True)
     security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
     security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")

@@ -33,7 +33,7 @@ class Cluster:
             raise BadInput("--cluster", str(path), f"valid TOML ({error})") from None
         for name, table in tables.items():
             if name not in ("agents", "links") or not isinstance(table, dict):
-                raise BadInput("--cluster", name, "the tables [agents] and [links], and nothing else")
+                raise BadInput("--cluster", str(path), f"the tables [agents] and [links], and no {name}")
         agents = {_agent(name): _address("agents", name, value) for name, value in tables.get("agents", {}).items()}
         links = {_pair(name): _address("links", name, value) for name, value in tables.get("links", {}).items()}
         if sorted(agents) != list(range(len(agents))) or not agents:

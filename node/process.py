@@ -22,7 +22,7 @@ T = TypeVar("T")
 SETTINGS = {
     "OMP_NUM_THREADS": "1",  # matrices are small here, and neighbours want the other cores
     "OPENBLAS_NUM_THREADS": "1",
-    "GRPC_VERBOSITY": "ERROR",  # it tells of every connection that ends
+    "GRPC_VERBOSITY": "NONE",  # it tells of every connection that ends, in lines of C++; what fails, we say ourselves
     "PYDANTIC_DISABLE_PLUGINS": "__all__",  # it would read the metadata of all installed packages in search of some
     # gRPC's newer engine hands reads and writes to threads of its own. The older one does them in the thread that waits
     # for them: a third more messages per second on two cores, because nobody has to be woken up in between.

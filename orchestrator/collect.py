@@ -30,6 +30,7 @@ from orchestrator.given import open_nodes, refuse_keys
 from orchestrator.merge import MergedRun, NodeFolder
 from orchestrator.results import write_results
 from store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
+from store.locks import new_run
 from store.rundir import RunDirectory, epsilon_document, write_metrics
 
 _NEARLY = 2.0**-10  # of the bound that a run stops at when it diverges: so far something has got by then
@@ -58,7 +59,9 @@ def collect(given: Sequence[Path], experiment: Experiment, out: Path, run_id: st
     prepared = PreparedRun.of(experiment, Secrets(keyed.fresh_key(), keyed.fresh_key(), run_id))
     objective, missing = _objective(prepared)
     if objective is not None and objective.dimension != merged.dimension:
-        raise BadInput("DIR", merged.dimension, f"records of dimension {objective.dimension}, as the data have")
+        raise BadInput(
+            "dimension of the records", merged.dimension, f"{objective.dimension}, as the data of --experiment have"
+        )
     snapshot = merged.snapshot(experiment)
     simulation = _simulation(prepared, snapshot) if objective is not None else None
     if simulation is not None:
@@ -96,9 +99,9 @@ def _write_whole(out: Path, experiment: Experiment, write: Callable[[RunDirector
         made = RunDirectory.create(beside, force=True)
         made.describe(experiment)
         write(made)
-        RunDirectory.create(out, force=force)
-        for file in [path for path in beside.rglob("*") if path.is_file()]:
-            file.replace(whole / file.relative_to(beside))
+        with new_run(out, force=force):
+            for file in [path for path in beside.rglob("*") if path.is_file()]:
+                file.replace(whole / file.relative_to(beside))
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

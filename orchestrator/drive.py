@@ -254,8 +254,13 @@ class Drive:
 
 
 def _reason(error: grpc.aio.AioRpcError) -> str:
-    """Why a node does not answer: gRPC's details end with the cause."""
-    cause = plain(str(error.details() or "")).rpartition(": ")[2]
+    """Why a node does not answer: gRPC's details end with the cause, but for TLS on one side only."""
+    details = plain(str(error.details() or ""))
+    cause = details.rpartition(": ")[2]
+    if "WRONG_VERSION_NUMBER" in details:
+        return "it speaks plaintext, but --tls was given here"
+    if cause == "Socket closed":
+        return "it closed the connection, as a node with --tls does to whoever comes without"
     return cause[:80] or error.code().name.lower().replace("_", " ")
 
 

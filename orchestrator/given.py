@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dpp2 import BadInput
+from dpp2.errors import NOTHING
 from orchestrator.exports import unpack
 from orchestrator.merge import NodeFolder, refused
 
@@ -19,7 +20,7 @@ def open_nodes(paths: Sequence[Path], wanted: str | None) -> tuple[list[NodeFold
     ids = set.intersection(*(set(runs) for runs in found))
     if wanted is None and len(ids) != 1:
         which = f"one of {', '.join(sorted(ids))}" if ids else "homes that have a run in common"
-        raise BadInput("--run-id", None, which)
+        raise BadInput("--run-id", NOTHING, which)
     chosen = wanted or ids.pop()
     if any(chosen not in runs for runs in found):
         raise BadInput("--run-id", chosen, f"a run of every folder: {', '.join(sorted(ids)) or 'there is none'}")

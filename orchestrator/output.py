@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from store.files import json_text
 
 Show = Callable[[int, int, str], None]  # done so far, of how many, a note
+
+HEARTBEAT_SECONDS = 10.0
+_PREPARING = "preparing"
 
 # No markup and no emoji: what is printed holds paths, and a directory may well be called "[b]" or ":smile:".
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -37,24 +42,53 @@ def print_table(
     console.print(table)
 
 
-def print_notes(notes: Sequence[str]) -> None:
-    for note in notes:
+def print_notes(notes: Iterable[str]) -> None:
+    """Each once; whoever calls puts what matters most last, where it is read."""
+    for note in dict.fromkeys(notes):
         errors.print(f"note: {note}")
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Show]:
-    """A bar on a terminal, nothing in a pipe."""
+    """A bar on a terminal; elsewhere a plain line every ten seconds, so that a log shows that something is going on."""
+    with _bar(what) if errors.is_terminal else _heartbeat(what) as show:
+        yield show
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Show]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(what, total=None, note="")
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task(what, total=None, note=_PREPARING)
         yield lambda done, total, note: bar.update(task, completed=done, total=total, note=note)
+
+
+@contextmanager
+def _heartbeat(what: str) -> Iterator[Show]:
+    """From a thread of its own: what takes long may not report for a while."""
+    began, ended, state = time.monotonic(), Event(), [_PREPARING]
+
+    def show(done: int, total: int, note: str) -> None:
+        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}"
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            errors.print(f"{what}: {state[0]} ({time.monotonic() - began:.0f} s)")
+
+    thread = Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        ended.set()
+        thread.join()
 
 
 def waiting(agents: list[int]) -> str:

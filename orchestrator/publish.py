@@ -20,6 +20,7 @@ from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
 from store.files import json_text, write_npz, write_text
 from store.ledgers import LedgerFile
+from store.locks import opened_run
 from store.rundir import RunDirectory
 
 _FREE = "x^K is a function of the messages, and ε covers whoever hears them all: publishing it costs nothing more"
@@ -38,7 +39,11 @@ class Published:
 
 def publish(run: Path) -> Published:
     """Release x^K + w^K (DPP³: x^K) of a finished or stopped run into published.npz, and charge every agent for it."""
-    directory = RunDirectory.open(run)
+    with opened_run(run) as directory:
+        return _publish(run, directory)
+
+
+def _publish(run: Path, directory: RunDirectory) -> Published:
     experiment = Experiment.load(run / "experiment.toml")
     simulation = Simulation(PreparedRun.of(experiment, directory.secrets(experiment)))
     try:

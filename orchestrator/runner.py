@@ -10,7 +10,8 @@ from dpp2.prepared import PreparedRun, Secrets
 from orchestrator.results import write_results
 from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, transport_of
 from store.ledgers import LedgerFile
-from store.rundir import RunDirectory, free_name
+from store.locks import new_run, opened_run
+from store.rundir import RunDirectory
 
 __all__ = ["ClusterShape", "FinishedRun", "Interrupted", "Progress", "RunFailed", "resume", "start"]
 
@@ -37,26 +38,27 @@ def start(
     """Run from round 0. The experiment is checked in full before a directory is touched."""
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
+    progress(0, experiment.run.rounds, "drawing the graph and the objectives")
     simulation = _simulation(experiment)
-    directory = RunDirectory.create(out or free_name(Path("runs"), stem), force=force)
-    return _charged(simulation, directory, progress, shape)
+    with new_run(out, stem=stem, force=force) as directory:
+        return _charged(simulation, directory, progress, shape)
 
 
 def resume(path: Path, overrides: list[str], progress: Progress, cluster: ClusterShape | None = None) -> FinishedRun:
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
-    directory = RunDirectory.open(path)
     for override in overrides:
         if override.partition("=")[0].strip() not in _MAY_CHANGE:
             raise BadInput("--set", override, "run.rounds=K or privacy.budget=E: no more may change in a resumed run")
-    experiment = Experiment.load(path / "experiment.toml", overrides)
-    shape = cluster or ClusterShape()
-    transport_of(experiment, shape)
-    simulation = _simulation(experiment, directory.secrets(experiment))
-    directory.check_same(simulation.experiment)
-    snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
-    if snapshot is not None:
-        simulation.restore(snapshot)
-    return _charged(simulation, directory, progress, shape)
+    with opened_run(path, "--resume") as directory:
+        experiment = Experiment.load(path / "experiment.toml", overrides)
+        shape = cluster or ClusterShape()
+        transport_of(experiment, shape)
+        simulation = _simulation(experiment, directory.secrets(experiment))
+        directory.check_same(simulation.experiment)
+        snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
+        if snapshot is not None:
+            simulation.restore(snapshot)
+        return _charged(simulation, directory, progress, shape)
 
 
 def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape) -> FinishedRun:
@@ -64,6 +66,7 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
 
     Nodes keep their own account of what they send, in the same ledger; then the run is only told how far it goes.
     """
+    progress(simulation.k, simulation.allowance.rounds, "consulting the ledgers")
     ledgers, transport = LedgerFile(directory.ledger), transport_of(simulation.experiment, shape)
     try:
         (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)

@@ -70,6 +70,7 @@ class RunDirectory:
                 raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
             for name in (*_OWN, *_LATER):
                 (path / name).unlink(missing_ok=True)
+            _remove_audits(path)
             for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
                 for file in (path / "checkpoint").glob(pattern):
                     file.unlink()
@@ -260,12 +261,13 @@ def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsup
     }
 
 
-def free_name(parent: Path, stem: str) -> Path:
-    """parent/stem-1, or the next number that is not taken."""
-    number = 1
-    while (parent / f"{stem}-{number}").exists():
-        number += 1
-    return parent / f"{stem}-{number}"
+def _remove_audits(run: Path) -> None:
+    """Those that lie in folders of their own; whatever else is there is somebody's."""
+    for folder in run.glob("audit-*"):
+        for name in _LATER:
+            (folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def read_metrics(path: Path) -> Records:

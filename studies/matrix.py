@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS, Attack
-from adversary.audit import Attacker, public_knowledge
+from adversary.audit import public_knowledge
 from adversary.findings import Finding, attempt
 from adversary.observation import Observation
 from adversary.scoring import Truth
@@ -20,6 +21,7 @@ from adversary.views import ATTACKERS
 from dpp2 import BadInput, Experiment, run
 from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO
 from dpp2.privacy import Unsupported
+from studies.parallel import fan_out
 
 Note = Callable[[int, int, str], None]
 
@@ -69,29 +71,53 @@ class Matrix:
         return self.cells[attacker, protection]
 
 
+@dataclass(frozen=True)
+class Job:
+    """One protection: a run, and every attacker on it."""
+
+    protection: str
+    setting: Experiment
+    attacks: tuple[Attack, ...]
+    agent: int
+
+
 def compare(
-    experiment: Experiment, attacks: Sequence[Attack] = ATTACKS, agent: int = 0, note: Note = lambda *_: None
+    experiment: Experiment,
+    attacks: Sequence[Attack] = ATTACKS,
+    agent: int = 0,
+    note: Note = lambda *_: None,
+    executor: str | None = "processes:1",
 ) -> Matrix:
-    """Run the experiment under every protection and let every attacker loose on it."""
-    cells: dict[tuple[str, str], Cell] = {}
-    notes, settings = [], protected(experiment)
-    for done, (protection, setting) in enumerate(settings.items()):
-        note(done, len(settings), protection)
-        result = run(setting)
-        if result.divergence:
-            notes.append(f"{protection}: the run diverged ({result.divergence.explanation})")
-        assert result.observation is not None  # both are recorded, since `protected` asks for it
-        assert result.truth is not None
-        observation, truth = Observation.of(result.observation), Truth.of(result.truth, result.experiment)
-        knowledge = public_knowledge(result.experiment, observation)
-        for kind in ATTACKERS:
-            view = Attacker(kind, agent).view(observation, knowledge, truth)
-            found = [attempt(attack, view, truth) for attack in attacks if attack.compared or attack.excludes]
-            cells[kind, protection] = _cell([one for one in found if isinstance(one, Finding)])
+    """Run the experiment under every protection and let every attacker loose on it (`executor`: `studies.parallel`)."""
+    jobs = [Job(protection, setting, tuple(attacks), agent) for protection, setting in protected(experiment).items()]
+    note(0, len(jobs), "protections")
+    done = fan_out(attacked, jobs, executor=executor, finished=lambda done, total: note(done, total, "protections"))
+    cells = {
+        (kind, job.protection): cell for job, (found, _) in zip(jobs, done, strict=True) for kind, cell in found.items()
+    }
     for kind in ATTACKERS:
         cells[kind, TLS] = cells[kind, BOTH_TIERS] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
+    notes = [text for _, said in done for text in said]
     notes += [_bits(cell, *where) for where, cell in cells.items() if cell.ruled_out is not None]
     return Matrix(experiment, cells, agent, tuple(notes))
+
+
+def attacked(job: Job) -> tuple[dict[str, Cell], list[str]]:
+    """The cells of one protection by attacker, and what is to be noted of its run."""
+    result = run(job.setting)
+    notes = (
+        [f"{job.protection}: the run diverged ({result.divergence.explanation})"] if result.divergence else list[str]()
+    )
+    assert result.observation is not None  # both are recorded, since `protected` asks for it
+    assert result.truth is not None
+    observation, truth = Observation.of(result.observation), Truth.of(result.truth, result.experiment)
+    knowledge = public_knowledge(result.experiment, observation)
+    cells: dict[str, Cell] = {}
+    for kind in ATTACKERS:
+        view = Attacker(kind, job.agent).view(observation, knowledge, truth)
+        found = [attempt(attack, view, truth) for attack in job.attacks if attack.compared or attack.excludes]
+        cells[kind] = _cell([one for one in found if isinstance(one, Finding)])
+    return cells, notes
 
 
 def protected(experiment: Experiment) -> dict[str, Experiment]:

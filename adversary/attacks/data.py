@@ -14,7 +14,7 @@ import numpy as np
 from adversary.attacks.algebra import Messages
 from adversary.attacks.base import Attack, Estimate
 from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
-from adversary.attacks.smoother import NoiseScales, Smoother
+from adversary.attacks.smoother import NoiseScales, Smoother, smoothed
 from adversary.knowledge import Knowledge
 from adversary.views import View
 from dpp2.arrays import Array
@@ -44,7 +44,7 @@ class Data(Attack):
         return None
 
     def run(self, view: View) -> Estimate:
-        found, noise = _SMOOTHER.run(view), NoiseScales.of(view, Messages.of(view)).of_gradient
+        found, noise = smoothed(view), NoiseScales.of(view, Messages.of(view)).of_gradient
         if found.x is None or found.grad is None:
             return Estimate(self.name)
         _, agents, d = found.x.shape

@@ -90,7 +90,12 @@ def _on_grid(message: Array, value: Array, scale: Array, bits: int) -> Flags:
     """A multiple of g, not too far from the value, and no −0."""
     g = np.asarray(grid(scale, bits))
     far = np.abs(message - to_grid(value, g)) > Law("laplace", bits).farthest * scale
-    return np.asarray((to_grid(message, g) == message) & ~far & ~((message == 0) & np.signbit(message)))
+    return is_on_grid(message, g) & ~far
+
+
+def is_on_grid(message: Array, g: Array | float) -> Flags:
+    """Multiples of g, among which there is no −0."""
+    return np.asarray((to_grid(message, g) == message) & ~((message == 0) & np.signbit(message)))
 
 
 def _by_doubles(message: Array, value: Array, scale: Array) -> Flags:

@@ -14,6 +14,7 @@ reveal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,23 +38,29 @@ class Smoother(Attack):
         return lacks_messages(view) or lacks_steps(view) or three_round.lacks_three(Messages.of(view))
 
     def run(self, view: View) -> Estimate:
-        messages = Messages.of(view)
-        noise = NoiseScales.of(view, messages)
-        eta, s, D = _followed(view, messages, noise)
-        s, D = completed(messages, eta, s, D)
-        e = np.zeros_like(s)
-        e[:-1] = noise.gain[:-1, :, None] * np.nan_to_num(s[1:] - s[:-1] - messages.i[:-1])
-        x = s.copy()
-        predicted = s[:-1] + messages.i[:-1] + noise.alpha * e[:-1]
-        x[1:] = np.where(np.isnan(predicted), s[1:], predicted)
-        x = _averaged(view, messages, noise, eta, shrunk(x, noise.of_x))
-        g = gradient(messages, view.knowledge.rho, s, D)
-        return Estimate(
-            self.name,
-            x=only(view, x),
-            grad=None if g is None else only(view, shrunk(g - e, noise.of_gradient)),
-            eta=eta,
-        )
+        return smoothed(view)
+
+
+@lru_cache(maxsize=1)
+def smoothed(view: View) -> Estimate:
+    """The smoother's estimate of a view, computed once: the attack on the data starts from it."""
+    messages = Messages.of(view)
+    noise = NoiseScales.of(view, messages)
+    eta, s, D = _followed(view, messages, noise)
+    s, D = completed(messages, eta, s, D)
+    e = np.zeros_like(s)
+    e[:-1] = noise.gain[:-1, :, None] * np.nan_to_num(s[1:] - s[:-1] - messages.i[:-1])
+    x = s.copy()
+    predicted = s[:-1] + messages.i[:-1] + noise.alpha * e[:-1]
+    x[1:] = np.where(np.isnan(predicted), s[1:], predicted)
+    x = _averaged(view, messages, noise, eta, shrunk(x, noise.of_x))
+    g = gradient(messages, view.knowledge.rho, s, D)
+    return Estimate(
+        Smoother.name,
+        x=only(view, x),
+        grad=None if g is None else only(view, shrunk(g - e, noise.of_gradient)),
+        eta=eta,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +124,7 @@ def _averaged(view: View, messages: Messages, noise: NoiseScales, eta: Array, x:
     lost = residual < _ROUNDED * noise.rounding
     if not lost.any() or window.Window().needs(view):
         return x
-    b, s, _ = window.solve(messages)
+    b, s, _ = window.solved(view)
     agreed = lost & (np.abs(1 - b - eta) < _AGREED)
     averaged = x.copy()
     averaged[np.ix_(agreed, messages.followed)] = s[agreed]

@@ -12,12 +12,14 @@ All vectors of a window lie in the span of its R_k and C_k, so one QR factorisat
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from adversary.attacks.algebra import Messages, completed, gradient
 from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
 from adversary.views import View
-from dpp2.arrays import Array
+from dpp2.arrays import Array, frozen
 
 ROUNDS = 10  # T: enough for γ, few enough that noise has hardly changed from one end to the other
 _REFINEMENTS = 6  # Gauss–Newton is quadratic here: where it converges at all, four are enough
@@ -41,7 +43,7 @@ class Window(Attack):
 
     def run(self, view: View) -> Estimate:
         messages = Messages.of(view)
-        b, s, D = solve(messages)
+        b, s, D = solved(view)
         s, D = completed(messages, 1 - b, s, D)
         return Estimate(
             self.name,
@@ -49,6 +51,12 @@ class Window(Attack):
             grad=only(view, gradient(messages, view.knowledge.rho, s, D)),
             eta=1 - b,
         )
+
+
+@lru_cache(maxsize=1)
+def solved(view: View) -> tuple[Array, Array, Array]:
+    """`solve` for a view, once: the smoother takes the same numbers up."""
+    return tuple(map(frozen, solve(Messages.of(view))))  # type: ignore[return-value]  # three
 
 
 def solve(messages: Messages) -> tuple[Array, Array, Array]:

@@ -80,6 +80,7 @@ class AttacksDocument:
     """Who attacked what, and how close each attack came."""
 
     run: str
+    asked: str
     attacker: str
     observation: str
     summary: list[str]
@@ -114,6 +115,7 @@ def document(report: AuditReport) -> AuditDocument:
     bound = report.game.bound if isinstance(report.game, GameResult) else None
     return AuditDocument(
         run=report.run,
+        asked=report.asked,
         attacker=report.attacker.kind,
         observation=report.interception.source,
         summary=sentences.summary(report),

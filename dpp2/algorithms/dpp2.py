@@ -22,13 +22,13 @@ difference in the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpp2.algorithms import modes
 from dpp2.algorithms.base import QUIET, AgentContext, AlgorithmSection, Broadcast, Draw, NoiseSection, Private, Round
@@ -48,11 +48,13 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import EtaStream
 from dpp2.privacy import Dpp2Releases, Releases, Unsupported
+from dpp2.schema import Table
 from dpp2.stability import Divergence, Gradient
 from dpp2.theory import Condition, conditions
 from dpp2.weights import Spectrum, check_step
 
 if TYPE_CHECKING:
+    from dpp2.experiment import Experiment
     from dpp2.weights import Matrix
 
 Eta = Annotated[float, Field(gt=0, le=1)]
@@ -95,13 +97,48 @@ class Dpp2Section(AlgorithmSection):
     algebra = "two tiers"
 
     name: Literal["dpp2"] = "dpp2"
-    alpha: float = Field(0.1, gt=0, description="a number > 0")
+    alpha: float = Field(0.1, gt=0, description='a number > 0, or "auto": α, β and ρ from M̄ and the spectrum of P')
     beta: float = Field(0.05, gt=0, description="a number > 0 and below alpha/λ_max(P)")
     rho: float = Field(10.0, gt=0, description="a number > 0")
     damping: float = Field(0.0, ge=0, description="a number ≥ 0 (0: the paper's algorithm)")
     eta: Literal["uniform"] | Eta | list[Eta] = Field(
         "uniform", description='"uniform", a number in (0, 1] (1: tier one off), or a list with one per round'
     )
+    auto_steps: bool | None = Field(None, description='true or nothing: set by alpha = "auto" until it is resolved')
+    steps_from_data: bool | None = Field(
+        None, description="true or nothing: set where α, β and ρ rest on M̄ of the agents' data"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_auto(cls, table: Any) -> Any:
+        if not isinstance(table, dict) or table.get("alpha") != "auto":
+            return table
+        return {**{key: value for key, value in table.items() if key != "alpha"}, "auto_steps": True}
+
+    def table(self) -> Table:
+        """As it was asked for: "auto" stands for all three."""
+        table = super().table()
+        if self.auto_steps:
+            table = {key: value for key, value in table.items() if key not in ("auto_steps", "beta", "rho")}
+            table["alpha"] = "auto"
+        return table
+
+    def digest_table(self) -> Table:
+        """Without the mark: where the steps came from does not change what is computed."""
+        return {key: value for key, value in self.table().items() if key != "steps_from_data"}
+
+    def settled(self, experiment: Experiment) -> Experiment:
+        if not self.auto_steps:
+            return experiment
+        from dpp2.algorithms.auto_steps import settled  # for those who resolve
+
+        return settled(experiment, self)
+
+    def remarks(self, experiment: Experiment) -> Iterable[str]:
+        if self.steps_from_data:
+            rests = "α, β and ρ rest on M̄ of all agents' data"
+            yield f"{rests}, which is outside ε: declare privacy.smoothness"
 
     def check(self, eigenvalues: Spectrum, rounds: int) -> None:
         check_step(self.alpha, self.beta, eigenvalues)

@@ -11,8 +11,9 @@ convergence hundreds of them crowd just inside the unit circle, and no iteration
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,11 @@ Advance = Callable[[Array, Array, Array], tuple[Array, Array]]  # (v, q, Hv) →
 _STEPS = 200  # of power iteration; the first half lets transients die, the second is measured
 _MORE_STEPS = 2000  # where these explain nothing: a mode that grows slowly takes long to win
 _FEW_NUMBERS = 10**5  # agents × dimension up to which so many steps are affordable
+_REPAIRABLE = ("negative curvature", "step too large")
+_MARGIN = 2.0  # on the damping that a mode needs: curvature is known where the run has been, not where it will go
+_HALVINGS = 20
+_OUTWEIGHS = 4.0  # ρλ over |h|; `auto_steps` has 2.8 at most
+_STABLE = 1 + 1e-6
 _ALL_EIGENVALUES = 64  # agents × dimension up to which all eigenvalues take milliseconds
 
 
@@ -43,6 +49,11 @@ class StepParameters:
     def G(self, eigenvalue: float) -> float:
         """G_λ = α − βλ."""
         return self.alpha - self.beta * eigenvalue
+
+    def changes(self, other: StepParameters) -> str:
+        """What must be set to get from these steps to others, as a command line has it."""
+        names = [one.name for one in fields(self) if getattr(self, one.name) != getattr(other, one.name)]
+        return " ".join(f"--set algorithm.{name}={getattr(other, name)!r}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -89,11 +100,42 @@ def _disagreements(agents: int) -> Array:
 
 
 def instability(x: Array, gradient: Gradient, P: Matrix, step: StepParameters, k: int) -> Divergence:
-    """Why a run that diverges at x in round k does so."""
-    found = explain(fastest_mode(x, gradient, P, step), step, k)
+    """Why a run that diverges at x in round k does so, and steps with which it would not."""
+    mode = fastest_mode(x, gradient, P, step)
+    found = explain(mode, step, k)
     if found.cause == "unexplained" and x.size <= _FEW_NUMBERS:
-        found = explain(fastest_mode(x, gradient, P, step, steps=_MORE_STEPS), step, k)
+        mode = fastest_mode(x, gradient, P, step, steps=_MORE_STEPS)
+        found = explain(mode, step, k)
+    if found.cause in _REPAIRABLE and x.size <= _FEW_NUMBERS:
+        works = working_steps(x, gradient, P, step, mode)
+        said = f"; stable here is {step.changes(works)}" if works else ""
+        found = replace(found, explanation=found.explanation + said)
     return found
+
+
+def working_steps(x: Array, gradient: Gradient, P: Matrix, step: StepParameters, mode: Mode) -> StepParameters | None:
+    """Steps under which no mode at x grows: enough damping for this one, then what is too large halved until it is so.
+
+    That is ρ where it outweighs the curvature, since a small α would make the whole run slow; otherwise α and β.
+    """
+    lacking = -mode.curvature - step.damping * step.rho * mode.eigenvalue
+    if not mode.consensus and lacking > 0:
+        step = replace(step, damping=_rounded_up(_MARGIN * -mode.curvature / (step.rho * mode.eigenvalue)))
+    for _ in range(_HALVINGS):
+        mode = fastest_mode(x, gradient, P, step)
+        if mode.growth(step) <= _STABLE:
+            return step
+        if lacking <= 0 and step.rho * mode.eigenvalue > _OUTWEIGHS * abs(mode.curvature):
+            step = replace(step, rho=step.rho / 2)
+        else:
+            step = replace(step, alpha=step.alpha / 2, beta=step.beta / 2)
+    return None
+
+
+def _rounded_up(value: float) -> float:
+    """To one digit: nobody wants to type more."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return float(f"{math.ceil(value / unit) * unit:.1g}")
 
 
 def fastest_mode(x: Array, gradient: Gradient, P: Matrix, step: StepParameters, *, steps: int = _STEPS) -> Mode:

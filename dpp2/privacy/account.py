@@ -87,8 +87,12 @@ class Account:
         return tuple(note.text for note in self.remarks)
 
     def notes_after(self, *, diverged: bool) -> tuple[str, ...]:
-        """The same for a run that is over; `diverged`: the watch stopped it."""
-        return (*self.notes, *([_WATCHED.text] if diverged else []))
+        """The same for a run that is over; `diverged`: the watch stopped it.
+
+        What might not be covered is no longer worth a word where a round was not: ε says so itself.
+        """
+        notes = self.notes if self.uncovered is None else self.notes_without("coverage")
+        return (*notes, *([_WATCHED.text] if diverged else []))
 
     def notes_without(self, kind: str) -> tuple[str, ...]:
         """The same where one of them no longer applies."""

@@ -86,7 +86,7 @@ class PrivacyProfile:
         order = np.argsort(wanted)
         composed = np.empty_like(wanted)
         at = wanted[order] - self.added  # may be negative: the bound holds for every real ε
-        composed[order] = np.maximum(self._distribution.get_delta_for_epsilon(at), 0.0) + self.rounding
+        composed[order] = np.maximum(_deltas(self._distribution, at), 0.0) + self.rounding
         return np.minimum(np.minimum(closed_form, composed) * self.factor + self.tail, 1.0)
 
     def trade_off(self, false_positive: float | Array, points: int = 401) -> Array:
@@ -161,14 +161,40 @@ def _grouped(sizes: Array) -> tuple[list[tuple[float, int]], float]:
 def _composed(groups: list[tuple[float, int]], grid: float) -> Any:
     """Compose in pairs, then pairs of pairs: every FFT is then about as long as its result needs."""
     laplace = _laplace()
-    row = [
-        laplace(1.0, sensitivity=size, pessimistic_estimate=True, value_discretization_interval=grid).self_compose(n)
-        for size, n in groups
-    ]
+    row = [_repeated(laplace, size, n, grid) for size, n in groups]
     while len(row) > 1:
         paired = [first.compose(second) for first, second in zip(row[::2], row[1::2], strict=False)]
         row = paired + row[2 * len(paired) :]
     return row[0]
+
+
+def _repeated(laplace: Any, size: float, times: int, grid: float) -> Any:
+    """So many releases of one size. One alone is there already: composing it with nothing costs as much as many."""
+    one = laplace(1.0, sensitivity=size, pessimistic_estimate=True, value_discretization_interval=grid)
+    return one if times == 1 else one.self_compose(times)
+
+
+def _deltas(distribution: Any, epsilons: Array) -> Array:
+    """inf + Σ_{loss > ε} p − e^ε Σ_{loss > ε} p e^{−loss} for ascending ε: dp_accounting's sums in its order, at once.
+
+    It goes through a hundred thousand losses one by one in Python. Where its insides have changed, it may.
+    """
+    try:
+        sides = {id(pmf): pmf for pmf in (distribution._pmf_remove, distribution._pmf_add)}
+        found = [_tail_sums(pmf.to_dense_pmf(), epsilons) for pmf in sides.values()]
+    except AttributeError:
+        return np.asarray(distribution.get_delta_for_epsilon(epsilons))
+    return np.asarray(np.max(found, axis=0))
+
+
+def _tail_sums(pmf: Any, epsilons: Array) -> Array:
+    losses = (np.arange(pmf.size) + pmf._lower_loss) * pmf._discretization
+    above, below = pmf._probs[::-1], (pmf._probs * np.exp(-losses))[::-1]
+    upper = np.cumsum(np.concatenate([[pmf._infinity_mass], above]))
+    lower = np.cumsum(np.concatenate([[0.0], below]))
+    count = len(losses) - np.searchsorted(losses, epsilons, side="right")
+    finite = np.minimum(epsilons, losses[-1])  # beyond the last loss nothing is left but the infinite one
+    return np.asarray(upper[count] - np.exp(finite) * lower[count])
 
 
 def _laplace() -> Any:

@@ -1,44 +1,59 @@
 """The command line: thin layers that parse, call and print. Exit codes: 0 done, 1 failed, 2 bad input, 130
 interrupted.
 
-Every module of this package is imported, and registers its commands on `app` (or on a group of it): a new command is a
-new file. What takes long to load is imported where it is used.
+A module registers its commands on `app`, or on a group of it; `orchestrator.commands` says which module a command
+needs, and a new command is a new file. What takes long to load is imported where it is used.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import sys
-from importlib import import_module
-from pkgutil import iter_modules
+import traceback
+from typing import Any
 
 from typer.exceptions import TyperException
 
 from dpp2 import BadInput
+from dpp2.errors import one_line
 from orchestrator.cli.app import app
+from orchestrator.commands import call, is_overview, load, print_overview
 from orchestrator.output import errors
 from orchestrator.runner import Interrupted, RunFailed
 
 __all__ = ["app", "main"]
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+_DEBUG = "--debug"
 
 
 def main() -> None:
-    """Entry point: what goes wrong becomes one sentence and an exit code, never a traceback."""
+    """Entry point: what goes wrong becomes one sentence and an exit code, and with --debug a traceback before it."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show "ε" is no reason to fail
         sys.stdout.reconfigure(errors="backslashreplace")
+    words = [word for word in sys.argv[1:] if word != _DEBUG]
+    debug = len(words) < len(sys.argv) - 1
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(_called(words))
     except BrokenPipeError:  # `dpp2 … | head`: the reader has seen enough
         sys.stderr.close()
         sys.exit(1)
-    except (TyperException, BadInput, Interrupted, KeyboardInterrupt, RunFailed, MemoryError, OSError) as ending:
+    except (Exception, KeyboardInterrupt) as ending:
+        if debug:
+            traceback.print_exc()
         code, sentence = _ending(ending)
         if sentence:
             errors.print(f"dpp2: {sentence}")
         sys.exit(code)
+
+
+def _called(words: list[str]) -> Any:
+    completing = "_DPP2_COMPLETE" in os.environ  # a shell asks what may come next; its words are not ours
+    if is_overview(words) and not completing:
+        print_overview()
+        return 0 if words else 2
+    load(() if completing else words)
+    return call(app, words)
 
 
 def _ending(ending: BaseException) -> tuple[int, str]:
@@ -55,5 +70,7 @@ def _ending(ending: BaseException) -> tuple[int, str]:
             return 1, f"{ending.filename or 'input/output'}: {ending.strerror or ending}"
         case MemoryError():
             return 1, f"not enough memory ({ending}): fewer agents, rounds or dimensions need less"
-        case _:
+        case RunFailed():
             return 1, str(ending)
+        case _:
+            return 1, f"unexpected {one_line(ending)}; this is an error in dpp2, and --debug shows where"

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-import dpp2
 from dpp2 import BadInput, Experiment
-from orchestrator.output import console, errors
+from dpp2.shipped import experiment_file, shipped_experiments
+from orchestrator.commands import application
+from orchestrator.output import errors
 
-app = typer.Typer(
-    name="dpp2",
-    help="Decentralised optimisation with double privacy protection: run it, attack it, account for it.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-)
+app = application()
 
 Overrides = Annotated[
     list[str] | None,
@@ -33,7 +28,11 @@ Executor = Annotated[
 
 Plot = Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the curve ε(K) here.")]
 OptionalFile = Annotated[
-    Path | None, typer.Argument(help="Experiment file (TOML); without one, the paper's experiment.")
+    Path | None,
+    typer.Argument(
+        help="Experiment file (TOML), or the name of a shipped one; without any, the paper's experiment.",
+        autocompletion=lambda incomplete: [name for name in shipped_experiments() if name.startswith(incomplete)],
+    ),
 ]
 
 
@@ -44,6 +43,7 @@ def examples(*lines: str) -> str:
 
 def load_experiment(file: Path | None, overrides: Sequence[str] | None) -> Experiment:
     """The experiment of a command; what an override drops from the file is said."""
+    file = None if file is None else experiment_file(file)
     return Experiment.load(file, overrides or [], note=lambda text: errors.print(f"note: {text}"))
 
 
@@ -62,22 +62,24 @@ def check_counts(*options: tuple[str, int | None]) -> None:
 
 
 def new_folder(path: Path, option: str = "--out") -> Path:
-    """A folder that is there or can be made."""
+    """A folder that is there or can be made: looked at before the work, and not after it."""
     if path.exists() and not path.is_dir():
         raise BadInput(option, str(path), "a directory, not a file")
+    _check_writable(path, option)
     return path
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        console.print(f"dpp2 {dpp2.__version__}")
-        raise typer.Exit
+def drawable_later(plot: Path, option: str = "--out") -> Path:
+    """A picture whose folder may have to be made first."""
+    if plot.is_dir():
+        raise BadInput(option, str(plot), "a file, not a directory")
+    _check_writable(plot.parent, option)
+    return plot
 
 
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    pass
+def _check_writable(folder: Path, option: str) -> None:
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise BadInput(option, str(folder), f"a directory that can be made, but {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise BadInput(option, str(folder), f"a directory that can be written, but {there} cannot")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2.errors import UnknownName
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
+from orchestrator.cli.app import Executor, Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
 from orchestrator.output import Show, console, print_json, print_table, progress_bar
 from store.files import json_text, write_text
-from store.rundir import RunDirectory
+from store.locks import locked, opened_run
 
 if TYPE_CHECKING:
+    from adversary.attacker import Attacker
     from adversary.attacks import Attack
-    from adversary.audit import Attacker, AuditReport
+    from adversary.audit import AuditReport
     from studies.matrix import Matrix
 
 Attacks = Annotated[
@@ -29,6 +30,13 @@ Agent = Annotated[
     int, typer.Option(metavar="I", help="The victim (local), the curious one (neighbour), or whom the page shows.")
 ]
 NoGame = Annotated[bool, typer.Option("--no-game", help="Leave out the distinguishing game.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where audit.json and report.html go (default: RUN; if another audit is there, RUN/audit-ATTACKER).",
+    ),
+]
 
 
 @app.command(
@@ -44,19 +52,33 @@ def audit(
     attacker: Who = "global",
     agent: Agent = 0,
     no_game: NoGame = False,
+    out: Out = None,
     json: Json = False,
 ) -> None:
     """Attack a run with what was overheard, and judge the paper's claims: audit.json, report.html and a table."""
-    from adversary.audit import Attacker
+    from adversary.attacker import Attacker
     from adversary.report import document, render
 
-    directory, chosen = RunDirectory.open(run), _chosen(attack)
+    chosen, who = _chosen(attack), Attacker(attacker, agent)
     with progress_bar("audit") as show:
-        report = _examined(directory.path, chosen, Attacker(attacker, agent), not no_game, show)
-        described = document(report)
-        write_text(directory.path / "audit.json", json_text(described))
-        write_text(directory.path / "report.html", render(report, _shown_agent(report, agent)))
-    print_json(described) if json else _print(report, directory.path)
+        with opened_run(run, shared=True):
+            folder = _folder(run, out, who.asked(chosen, game=not no_game))
+            report = _examined(run, chosen, who, not no_game, show)
+        described, page = document(report), render(report, _shown_agent(report, agent))
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, "--out"):
+            write_text(folder / "audit.json", json_text(described))
+            write_text(folder / "report.html", page)
+    print_json(described) if json else _print(report, folder)
+
+
+def _folder(run: Path, out: Path | None, asked: str) -> Path:
+    """Where the files go. An audit that asked something else keeps its own."""
+    if out is not None:
+        return new_folder(out)
+    from adversary.attacker import kept_audit
+
+    return run if kept_audit(run) in (None, asked) else run / f"audit-{asked}"
 
 
 def _examined(run: Path, attacks: tuple[Attack, ...], attacker: Attacker, game: bool, show: Show) -> AuditReport:
@@ -123,6 +145,7 @@ def matrix(
     overrides: Overrides = None,
     attack: Attacks = None,
     agent: Annotated[int, typer.Option(metavar="I", help="The victim, and the curious neighbour.")] = 0,
+    executor: Executor = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where matrix.json, .png and .html go.")] = Path("matrix"),
     json: Json = False,
 ) -> None:
@@ -132,7 +155,7 @@ def matrix(
 
     experiment, chosen, folder = load_experiment(file, overrides), _chosen(attack), new_folder(out)
     with progress_bar("matrix") as show:
-        compared = compare(experiment, chosen, agent, note=show)
+        compared = compare(experiment, chosen, agent, note=show, executor=executor)
     write(compared, folder)
     print_json(document(compared)) if json else _print_matrix(compared, folder)
 

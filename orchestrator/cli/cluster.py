@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput, Experiment
+from dpp2.errors import NOTHING
 from orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
 from orchestrator.output import console, errors, print_json, progress_bar, waiting
 from orchestrator.runner import RunFailed
@@ -89,7 +90,9 @@ def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
     from node.tls import ORCHESTRATOR, Identity
 
     if (tls is None) != plaintext:
-        raise BadInput("--tls", str(tls), "a folder of certificates, or --plaintext instead")
+        raise BadInput(
+            "--tls", NOTHING if tls is None else str(tls), "a folder of certificates, or --plaintext instead"
+        )
     return Identity.load(tls, [ORCHESTRATOR]) if tls else None
 
 

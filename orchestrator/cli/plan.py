@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +18,7 @@ from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.plan import frontier
 from dpp2.privacy.plans import Effort, Plan, Plans
 from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, load_experiment
+from orchestrator.cli.app import Json, Overrides, drawable_later, load_experiment
 from orchestrator.cli.privacy import privacy
 from orchestrator.output import console, print_json, print_notes, progress_bar
 
@@ -58,7 +60,7 @@ def plan(
 
         dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --on-data
     """
-    experiment = load_experiment(file, overrides)
+    experiment, out = load_experiment(file, overrides), drawable_later(out)
     effort = Effort(
         most_rounds=most_rounds, free_ratio=not keep_ratio, free_steps=not keep_steps, on_data=on_data, trials=trials
     )
@@ -72,7 +74,7 @@ def plan(
         print_json({**_document(chosen), "planned_on": planned_on, "frontier": frontier_documents, "png": str(out)})
         return
     _print_frontier(plans)
-    _print_choice(chosen.chosen)
+    _print_choice(chosen.chosen, file, overrides or [])
     console.print(f"frontier drawn in {out}")
     print_notes((*chosen.chosen.notes, *chosen.notes))
 
@@ -130,10 +132,24 @@ def _gap(plan: Plan) -> str:
     return f"{plan.gap:.3g}{spread}"
 
 
-def _print_choice(plan: Plan) -> None:
-    console.print(
-        f"dpp2 run --set run.rounds={plan.rounds} --set noise.decay={plan.decay!r} --set noise.u_e={plan.u_e!r} "
-        f"--set noise.u_w={plan.u_w!r} --set algorithm.damping={plan.damping!r} "
-        f"--set algorithm.alpha={plan.alpha!r} --set algorithm.beta={plan.beta!r} --set algorithm.rho={plan.rho!r}"
-    )
+def _print_choice(plan: Plan, file: Path | None, overrides: Sequence[str]) -> None:
+    console.print(command(plan, file, overrides))
     console.print(f"spends ε = {plan.epsilon:.6g} and leaves a gap of about {plan.gap:.3g}")
+
+
+def command(plan: Plan, file: Path | None, overrides: Sequence[str]) -> str:
+    """What runs the plan: on the experiment that was planned, with what was overridden in it."""
+    chosen = {
+        "run.rounds": plan.rounds,
+        "noise.decay": plan.decay,
+        "noise.u_e": plan.u_e,
+        "noise.u_w": plan.u_w,
+        "algorithm.damping": plan.damping,
+        "algorithm.alpha": plan.alpha,
+        "algorithm.beta": plan.beta,
+        "algorithm.rho": plan.rho,
+    }
+    kept = [one for one in overrides if one.partition("=")[0].strip() not in chosen]
+    sets = [*kept, *(f"{name}={value!r}" for name, value in chosen.items())]
+    words = ["dpp2", "run", *([str(file)] if file else []), *(word for one in sets for word in ("--set", one))]
+    return shlex.join(words)

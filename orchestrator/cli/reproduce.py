@@ -35,8 +35,8 @@ def reproduce(
     """Measure a figure or the table of the paper from runs made here, and judge what the paper says of it."""
     from studies.reproduce.study import Order
 
-    study: Study[Any] = STUDIES[what]
     check_counts(("--seeds", seeds), ("--rounds", rounds))
+    study: Study[Any] = STUDIES[what].of(rounds)
     usual = study.quick_seeds if quick else study.seeds
     folder = new_folder(out)
     with progress_bar(what) as show:
@@ -50,10 +50,10 @@ def _print(study: Study[Any], made: Any, files: Files) -> None:
     table = study.table(made)
     if table is not None:
         print_table(table.head, table.rows, narrow=True)
-    _print_claims(study.judge(made))
+    _print_claims(study.claims(made))
     console.print(", ".join(f"{what} in {path}" for what, path in files.items()))
 
 
 def _print_claims(claims: Sequence[Claim]) -> None:
     for claim in claims:
-        console.print(f"{'held' if claim.held else 'DID NOT HOLD'}: {claim.claim} — {claim.evidence}")
+        console.print(f"{claim.word}: {claim.claim} — {claim.evidence}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +41,7 @@ NoTruth = Annotated[
 @app.command(
     epilog=examples(
         "dpp2 run",
-        "dpp2 run experiments/damped.toml --out runs/damped",
+        "dpp2 run damped --out runs/damped",
         "dpp2 run --set network.topology=ring --set noise.decay=0.95 --json",
         "dpp2 run --transport grpc --processes 5 --tap relay",
         "dpp2 run --resume runs/paper-1 --set run.rounds=1000",
@@ -187,8 +187,6 @@ def _print_summary(finished: FinishedRun) -> None:
     spent = result.privacy.epsilon
     tail = f", with δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail else ""
     console.print(f"ε spent by the worst-off agent: {spent}{tail}{claimed}")
-    if isinstance(spent, Epsilon) and spent.log10 == np.inf:
-        errors.print(f"note: {spent.reason}")
     for name, value in result.report.items():
         console.print(f"{name.replace('_', ' ')} {value:.4f}")
     _warn(result)
@@ -196,14 +194,10 @@ def _print_summary(finished: FinishedRun) -> None:
 
 
 def _warn(result: Result) -> None:
-    _warn_of_conditions(result)
+    """What is worth knowing, and last of all what makes the run worthless."""
+    print_notes([*_of_conditions(result), *_of_the_gap(result), *result.privacy.notes, *_of_epsilon(result)])
     if result.privacy.stopped:
         errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
-    if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
-        remedies = ["more rounds", "less noise", result.experiment.algorithm.remedy]
-        may_help = " or ".join(remedy for remedy in remedies if remedy)
-        errors.print(f"note: the gap ended above where it began; {may_help} may help")
-    print_notes(result.privacy.notes)
     if result.divergence:
         peak = np.nanmax(result.metrics.gap)
         errors.print(
@@ -211,12 +205,26 @@ def _warn(result: Result) -> None:
         )
 
 
-def _warn_of_conditions(result: Result) -> None:
+def _of_epsilon(result: Result) -> Iterator[str]:
+    """Why ε is infinite, if it is."""
+    spent = result.privacy.epsilon
+    if isinstance(spent, Epsilon) and spent.log10 == np.inf and spent.reason:
+        yield f"ε = ∞: {spent.reason}"
+
+
+def _of_the_gap(result: Result) -> Iterator[str]:
+    if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
+        remedies = ["more rounds", "less noise", result.experiment.algorithm.remedy]
+        may_help = " or ".join(remedy for remedy in remedies if remedy)
+        yield f"the gap ended above where it began; {may_help} may help"
+
+
+def _of_conditions(result: Result) -> Iterator[str]:
     failing = [c for c in result.conditions if not c.holds]
     if failing:
         tightest = next((c for c in reversed(failing) if c.right > 0), failing[-1])
-        errors.print(
-            f"note: {len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
+        yield (
+            f"{len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
             f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
             "convergence is then observed, not proved"
         )

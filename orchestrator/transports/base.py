@@ -70,8 +70,7 @@ def transport_of(experiment: Experiment, shape: ClusterShape) -> Transport:
     for name, value in shape.chosen.items():
         if name not in transport.options:
             others = [f"--transport {other}" for other in TRANSPORTS if name in _transport(other).options]
-            shown = value if isinstance(value, int) and not isinstance(value, bool) else "on"
-            raise BadInput(f"--{name}", shown, f"{' or '.join(others)} beside it")
+            raise BadInput(f"--{name}", getattr(value, "name", value), f"{' or '.join(others)} beside it")
     transport.check(experiment, shape)
     return transport
 

@@ -33,7 +33,8 @@ class Grpc:
 
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
         if shape.tap and min(shape.processes or 2, experiment.network.agents) < 2:
-            raise BadInput("--tap", "on", "at least two processes: within one, nothing reaches the wire")
+            alone = min(shape.processes or 2, experiment.network.agents)
+            raise BadInput("--processes", alone, "at least 2 with --tap: within one, nothing reaches the wire")
         _check_elsewhere(experiment)
         processes = min(shape.processes or experiment.network.agents, experiment.network.agents)
         check_descriptors("--processes", processes)
@@ -47,6 +48,10 @@ class Grpc:
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
         groups = groups_of(shape, prepared.graph.agents, nodes)
+        if (shape.processes or 0) > len(groups):
+            errors.print(
+                f"note: --processes {shape.processes} is more than there are agents: {len(groups)} are started"
+            )
         tls = shape.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
         if prepared.experiment.shares_edge_secrets and not tls:
             simulation.budget.remark(Note("plaintext", WITHOUT_TLS))

@@ -93,7 +93,7 @@ class CurveStudy(Study[Curves]):
 
     def document(self, made: Curves, files: Files) -> FigureDocument:
         final = dict(zip(map(str, made.figure.values), made.middle[:, -1].tolist(), strict=True))
-        return FigureDocument(made.figure.name, files["curves"], files["picture"], final, self.judge(made))
+        return FigureDocument(made.figure.name, files["curves"], files["picture"], final, self.claims(made))
 
 
 def gap_curve(job: CurveJob) -> Array:

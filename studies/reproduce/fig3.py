@@ -131,7 +131,7 @@ class Fig3Study(Study[Fig3]):
             }
             for data in DATA
         }
-        return Fig3Document("fig3", files["values"], files["picture"], made.decays, ends, self.judge(made))
+        return Fig3Document("fig3", files["values"], files["picture"], made.decays, ends, self.claims(made))
 
 
 def _overrides(method: str, start: int, decay: float, M: float, seed: int, rounds: int) -> dict[str, Setting]:

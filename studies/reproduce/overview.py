@@ -207,7 +207,7 @@ def _limits() -> list[str]:
 
 
 def _claims(claims: Iterable[Claim]) -> str:
-    return "\n".join(f"- **{'held' if one.held else 'did not hold'}**: {one.claim} — {one.evidence}" for one in claims)
+    return "\n".join(f"- **{one.word.lower()}**: {one.claim} — {one.evidence}" for one in claims)
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from studies.parallel import Counted
 from studies.tables import TextTable
@@ -21,8 +22,12 @@ class Claim:
     """A sentence of the paper, whether it held here, and the numbers behind that."""
 
     claim: str
-    held: bool
+    held: bool | None  # None: too few rounds were run to judge it
     evidence: str
+
+    @property
+    def word(self) -> str:
+        return {True: "held", False: "DID NOT HOLD", None: "not judged"}[self.held]
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,24 @@ class Study(ABC, Generic[Made]):
     quick_seeds: int = 1
     rounds: int  # enough to see what the paper says, unless others are asked for
 
+    asked: int | None = None  # rounds, if others were asked for
+
     @abstractmethod
     def run(self, order: Order) -> Made: ...
+
+    def of(self, rounds: int | None) -> Self:
+        """The same study with so many rounds."""
+        other = copy(self)
+        other.asked = rounds
+        return other
+
+    def claims(self, made: Made) -> list[Claim]:
+        """The claims as far as they can be judged: what a figure shows in the end, half of its rounds do not."""
+        found, asked = self.judge(made), self.asked
+        if asked is None or asked >= self.rounds:
+            return list(found)
+        few = f"{asked} of the {self.rounds} rounds that it takes were run"
+        return [replace(claim, held=None, evidence=f"{few}: {claim.evidence}") for claim in found]
 
     def judge(self, made: Made) -> Sequence[Claim]:
         return ()

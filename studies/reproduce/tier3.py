@@ -176,7 +176,7 @@ class Tier3(Study[Sequence[Row]]):
     def document(self, made: Sequence[Row], files: Files) -> object:
         return {
             "rows": [row.document() for row in made],
-            "claims": [asdict(claim) for claim in self.judge(made)],
+            "claims": [asdict(claim) for claim in self.claims(made)],
             "files": {name: str(path) for name, path in files.items()},
         }
 

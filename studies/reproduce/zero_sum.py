@@ -84,7 +84,7 @@ class ZeroSum(Study[Sequence[Exhibit]]):
     def document(self, made: Sequence[Exhibit], files: Files) -> object:
         return {
             "rows": [asdict(one) for one in made],
-            "claims": [asdict(claim) for claim in self.judge(made)],
+            "claims": [asdict(claim) for claim in self.claims(made)],
             "files": {name: str(path) for name, path in files.items()},
         }
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from adversary import game_result as contests
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS
-from adversary.audit import Attacker, AuditReport, audit
+from adversary.audit import AuditReport, audit
 from adversary.game_result import GameResult, Prediction
 from adversary.observation import Observation
 from adversary.report import document, render

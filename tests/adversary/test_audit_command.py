@@ -128,3 +128,47 @@ def test_the_benchmark_measures_every_goal_it_states(monkeypatch: pytest.MonkeyP
     assert measured.times.three_round_times_run > 0
     table = bench_audit.AUDIT.table(measured)
     assert [row[0] for row in table.rows] == [what for what, _ in bench_audit.GOALS.values()]
+
+
+QUICK = ("--no-game", "--attack", "three-round")
+
+
+def test_another_audit_does_not_overwrite_the_first(call: Call, run: Path) -> None:
+    call("audit", run, *QUICK)
+    first = (run / "audit.json").read_bytes()
+    code, out, _ = call("audit", run, *QUICK, "--attacker", "local", "--agent", 3)
+    folder = run / "audit-local-3-three-round-no-game"
+    assert (code, (run / "audit.json").read_bytes()) == (0, first)
+    assert str(folder / "audit.json") in out
+    assert json.loads((folder / "audit.json").read_text())["attacker"] == "local"
+    assert (folder / "report.html").is_file()
+
+
+def test_the_same_audit_takes_the_place_of_the_one_before(call: Call, run: Path) -> None:
+    call("audit", run, *QUICK)
+    (run / "report.html").write_text("old")
+    assert call("audit", run, *QUICK)[0] == 0
+    assert (run / "report.html").read_text() != "old"
+    assert not list(run.glob("audit-*"))
+
+
+def test_out_says_where_an_audit_goes(call: Call, run: Path, tmp_path: Path) -> None:
+    assert call("audit", run, *QUICK, "--out", tmp_path / "deep" / "here")[0] == 0
+    assert sorted(file.name for file in (tmp_path / "deep" / "here").iterdir()) == ["audit.json", "report.html"]
+    assert not (run / "audit.json").exists()
+
+
+def test_an_agent_that_is_not_there_is_refused_whoever_listens(call: Call, run: Path) -> None:
+    code, _, err = call("audit", run, *QUICK, "--agent", 99)
+    assert (code, err) == (2, "dpp2: --agent = 99: expected a whole number from 0 to 4\n")
+    assert not (run / "audit.json").exists()
+
+
+def test_the_truth_of_another_run_is_refused(call: Call, run: Path, tmp_path: Path) -> None:
+    for change in ("run.rounds=30", "network.agents=4", "problem.dimension=2"):
+        other = tmp_path / change
+        assert call("run", *SETTINGS, "--set", change, "--out", other)[0] == 0
+        (run / "truth.npz").write_bytes((other / "truth.npz").read_bytes())
+        code, out, err = call("audit", run, *QUICK)
+        assert (code, out) == (2, "")
+        assert "60×5×3, truth.npz" in err

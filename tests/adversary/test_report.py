@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS
-from adversary.audit import Attacker, AuditReport, audit
+from adversary.audit import AuditReport, audit
 from adversary.report import render
 from adversary.verdicts import best
 from dpp2 import BadInput, Experiment

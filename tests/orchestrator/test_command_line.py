@@ -20,6 +20,7 @@ from dpp2 import Experiment, __version__
 from dpp2.problems import PROBLEMS
 from dpp2.topology import TOPOLOGIES
 from orchestrator.cli import app
+from orchestrator.commands import load
 from store.files import read_npz
 from store.rundir import read_metrics
 
@@ -220,6 +221,9 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         return
     for name, command in inner.items():
         yield from commands(command, (*path, name))
+
+
+load()
 
 
 @pytest.mark.parametrize("words", list(commands(typer.main.get_command(app))), ids=" ".join)

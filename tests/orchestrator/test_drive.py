@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from node.cluster import Cluster
+from node.tls import ORCHESTRATOR, Identity, node_name
+from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed
 
 TWO = Cluster({0: "127.0.0.1:1", 1: "127.0.0.1:2"}, {})
@@ -38,3 +42,27 @@ async def test_a_channel_that_cannot_be_opened_ends_the_run(monkeypatch: pytest.
     async with asyncio.timeout(10):
         with pytest.raises(DriveFailed, match="ValueError: an address without a port"):
             await Drive(TWO, "ab", "0" * 64, window=1).run(lambda heard: None)
+
+
+@pytest.mark.parametrize(
+    ("node_has_tls", "sentence"),
+    [(False, "it speaks plaintext, but --tls was given here"), (True, "as a node with --tls does to whoever comes")],
+)
+async def test_tls_on_one_side_only_is_named(node_has_tls: bool, sentence: str, tmp_path: Path) -> None:
+    certs.make(tmp_path, [[0]], 30)
+    server, ours = grpc.aio.server(), Identity.load(tmp_path / "orchestrator", [ORCHESTRATOR])
+    if node_has_tls:
+        listener = Identity.load(tmp_path / "node-0", [node_name((0,))]).listener()
+        port = server.add_secure_port("127.0.0.1:0", listener)
+    else:
+        port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    identity = None if node_has_tls else ours
+    drive = Drive(Cluster({0: f"127.0.0.1:{port}"}, {}), "ab", "0" * 64, window=1, identity=identity, patience=1.0)
+    try:
+        with pytest.raises(DriveFailed) as failed:
+            await drive.run(lambda heard: None)
+        assert sentence in str(failed.value)
+        assert "SSL" not in str(failed.value)
+    finally:
+        await server.stop(None)

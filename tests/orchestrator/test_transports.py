@@ -63,7 +63,7 @@ def test_a_new_transport_is_one_file_and_one_entry(tmp_path: Path) -> None:
         [*command, "--tls"], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120, check=False
     )
     assert refused.returncode == 2
-    assert "--tls = 'on': expected --transport grpc beside it" in refused.stderr
+    assert "--tls = True: expected --transport grpc beside it" in refused.stderr
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)

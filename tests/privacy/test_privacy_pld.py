@@ -15,7 +15,7 @@ from scipy.integrate import dblquad, quad
 
 from dpp2.errors import BadInput
 from dpp2.privacy import Dpp2Releases, Epsilon, PrivacyProfile, Unsupported, epsilon, profile, release_sizes
-from dpp2.privacy.pld import _grouped
+from dpp2.privacy.pld import _deltas, _grouped
 
 USUAL = Dpp2Releases(dimension=10, alpha=0.1, smoothness=5.0, adjacency=0.01, u_e=1.0, u_w=0.7, decay=0.95)
 
@@ -189,3 +189,15 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
 def test_importing_the_package_does_not_import_the_extra() -> None:
     code = "import sys, dpp2.privacy; sys.exit('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("adjacency", "rounds"), [(0.01, 1), (0.1, 12), (0.001, 100)])
+def test_the_curve_has_the_bits_of_dp_accounting(adjacency: float, rounds: int) -> None:
+    found = composed(replace(USUAL, adjacency=adjacency), rounds)
+    at = np.linspace(-1.0, found.pure, 57)
+    np.testing.assert_array_equal(_deltas(found._distribution, at), found._distribution.get_delta_for_epsilon(at))
+
+
+def test_no_epsilon_is_too_large_for_the_curve() -> None:
+    found = composed(USUAL, 12)
+    np.testing.assert_array_equal(found.delta(np.array([1e6, np.inf])), np.repeat(found.delta(found.pure), 2))

@@ -16,7 +16,7 @@ from dpp2 import Experiment, run
 from dpp2.grid import grid, to_grid
 from dpp2.prepared import PreparedRun
 from store.files import read_npz, write_npz
-from store.rundir import RunDirectory, free_name, read_metrics, write_metrics
+from store.rundir import RunDirectory, read_metrics, write_metrics
 
 K, N, D = 8, 5, 3
 Call = Callable[..., Any]
@@ -226,12 +226,6 @@ def test_metrics_read_back_to_the_bit(tmp_path: Path) -> None:
     assert list(again) == list(result.metrics)
     for name in again:
         np.testing.assert_array_equal(again[name], result.metrics[name])
-
-
-def test_free_name_skips_files_and_folders(tmp_path: Path) -> None:
-    (tmp_path / "a-1").mkdir()
-    (tmp_path / "a-2").write_text("")
-    assert free_name(tmp_path, "a") == tmp_path / "a-3"
 
 
 def test_a_new_directory_is_made_with_its_parents(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Experiments that come with the package, by name: `damped` is experiments/damped.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from dpp2.errors import UnknownName
+
+_HERE = Path(__file__).parent
+_PLACES = (_HERE / "experiments", _HERE.parent / "experiments")  # in an installed package, and in a checkout
+
+
+def shipped_experiments() -> Mapping[str, Path]:
+    """The files by name; none where neither place exists."""
+    folder = next((place for place in _PLACES if place.is_dir()), None)
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder else {}
+
+
+def experiment_file(name: str | Path) -> Path:
+    """A file that is there, or the shipped experiment of this name. What looks like a path is taken for one."""
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) != 1:
+        return path
+    known = shipped_experiments()
+    if path.name not in known:
+        raise UnknownName("FILE", str(name), path.name, list(known), "a file, or ")
+    return known[path.name]

@@ -1,0 +1,218 @@
+"""What there is to choose from, in words: shipped experiments, kinds, runs, and the keys of an experiment file.
+
+Kinds and keys describe themselves (`dpp2.schema`); here is only what a key MEANS, where that is not plain from what it
+accepts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from dpp2 import Experiment
+from dpp2.algorithms import ALGORITHMS
+from dpp2.changed_kinds import KINDS
+from dpp2.errors import BadInput, UnknownName
+from dpp2.experiment import RunSection
+from dpp2.privacy.section import PrivacySection
+from dpp2.schema import Registry, Section, keys_of
+from dpp2.shipped import shipped_experiments
+
+SECTIONS = tuple(field.name for field in fields(Experiment))
+
+MEANINGS: Mapping[str, str] = {
+    "run": "how long, from which secrets, and what is recorded",
+    "run.rounds": "K: how many rounds are run",
+    "run.seed": "where noise, η and x⁰ come from; with a number everybody can draw them again, so no ε holds",
+    "run.transport": "all agents in one process, or every agent behind a gRPC service on this machine",
+    "run.telemetry": "whether truth.npz is written, which an audit is scored against and no ε covers",
+    "run.start": "x⁰ of every agent",
+    "run.largest_value": "what is larger counts as divergence, and is refused from a neighbour",
+    "network": "who talks to whom, and with which weights",
+    "network.topology": "the kind of graph",
+    "network.agents": "N: how many agents there are",
+    "network.weights": "how the matrix P is made from the graph",
+    "network.seed": "which graph is drawn; the next seed whose graph is connected is taken",
+    "network.radius": "agents in the unit square that are closer than this are neighbours",
+    "network.branching": "children of every inner agent",
+    "network.probability": "the chance that a pair is linked",
+    "network.neighbours": "links to the nearest agents of the ring, before rewiring",
+    "network.rewire": "the chance that a link is moved elsewhere",
+    "network.path": "the graph itself",
+    "problem": "the objectives f_i",
+    "problem.name": "the kind of objectives",
+    "problem.seed": "which data are drawn",
+    "problem.dataset": "the name under which a ledger charges the data",
+    "problem.dimension": "d: how many numbers every x_i has",
+    "problem.samples": "m: how many samples every agent has",
+    "problem.smoothness": "M̄: the largest smoothness of any f_i; the data are scaled to have it",
+    "problem.lambda": "weight of the regulariser",
+    "problem.omega": "shape of the nonconvex regulariser",
+    "problem.curvature": "c_i, which may be negative",
+    "problem.path": "the Python file, or the folder with data",
+    "algorithm": "what the agents do in a round",
+    "algorithm.name": "the algorithm; [noise] depends on it",
+    "algorithm.alpha": 'step size α; "auto" (dpp2) chooses α, β and ρ from M̄ and the spectrum of P',
+    "algorithm.beta": "β: how strongly neighbours pull x together",
+    "algorithm.rho": "ρ: how strongly disagreement enters z",
+    "algorithm.damping": "τ: 0 is the paper's algorithm, 1 the repaired one",
+    "algorithm.eta": "tier one: the secret number that hides x in y, drawn anew in every round",
+    "noise": "tier two: what is added to messages",
+    "noise.u_w": "first scale of the Laplace noise w in y",
+    "noise.u_e": "first scale of the Laplace noise e in z",
+    "noise.decay": "r: the noise of round k has r^k times its first scale",
+    "noise.grid": "b: values and noise are multiples of 2^−b of the scale, because bits of doubles betray the value",
+    "noise.own": "scale of the noise that every agent keeps to itself",
+    "noise.ratio": "how much larger the noise is that cancels between neighbours",
+    "noise.kind": "the law of the noise",
+    "privacy": "what ε is about, and how much of it may be spent",
+    "privacy.adjacency": 'δ: how far adjacent gradients are apart; "record": objectives that differ in one record',
+    "privacy.feature_bound": "records are scaled to at most this norm, so that one record changes a bounded amount",
+    "privacy.clip": "gradients of records are clipped at this norm",
+    "privacy.smoothness": "a public bound on M_i; without it M_i is computed from the data, which no ε covers",
+    "privacy.colluders": "agents that tell each other everything they know",
+    "privacy.delta": "δ_dp: the probability with which Gaussian noise may fail to give ε",
+    "privacy.budget": "a run stops before any agent has spent more ε than this",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a list."""
+
+    name: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What one key accepts in some kinds of its section, and its default there."""
+
+    kinds: tuple[str, ...]
+    accepts: str
+    default: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A section or a key."""
+
+    name: str
+    meaning: str | None
+    accepted: tuple[Accepted, ...] = ()
+    choices: tuple[Entry, ...] = ()
+
+
+def _experiments() -> Iterator[Entry]:
+    for name, path in shipped_experiments().items():
+        first = [line.removeprefix("#").strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        yield Entry(name, _sentence(" ".join(first[: next(n for n, line in enumerate(first) if line[:1] == "[")])))
+
+
+def _kinds(registry: Registry[Any]) -> Iterator[Entry]:
+    for name in registry.names:
+        cls = registry[name]
+        own = cls.__doc__ if cls.__module__ == "dpp2.topology" else import_module(cls.__module__).__doc__
+        yield Entry(name, _sentence(" ".join((own or "").split())))
+
+
+def _runs() -> Iterator[Entry]:
+    """Run directories below runs/, newest last."""
+    found = [path.parent for path in Path("runs").glob("*/experiment.toml")]
+    for run in sorted(found, key=lambda path: path.stat().st_mtime):
+        yield Entry(str(run), _run_in_words(run))
+
+
+def _run_in_words(run: Path) -> str:
+    try:
+        experiment = Experiment.load(run / "experiment.toml")
+        words = [experiment.algorithm.name, f"{experiment.network.agents} agents"]
+        spent = json.loads((run / "privacy.json").read_text(encoding="utf-8"))
+        words.append(f"{spent['rounds']} rounds")
+    except (BadInput, OSError, ValueError, KeyError, TypeError):
+        return "not finished"
+    return ", ".join([*words, *(["audited"] if (run / "audit.json").is_file() else [])])
+
+
+LISTS: Mapping[str, Callable[[], Iterator[Entry]]] = {
+    "experiments": _experiments,
+    "algorithms": lambda: _kinds(ALGORITHMS),
+    "problems": lambda: _kinds(KINDS["problem"][1]),
+    "topologies": lambda: _kinds(KINDS["network"][1]),
+    "runs": _runs,
+}
+
+
+def explained(name: str) -> Explanation:
+    """A section ("network"), a key ("network.agents") or a kind's key."""
+    section, _, key = name.partition(".")
+    if section not in SECTIONS:
+        raise UnknownName("KEY", name, section, list(SECTIONS), "a section or section.key: ")
+    classes = dict(section_kinds(section))
+    if not key:
+        keys = dict.fromkeys(one for cls in classes.values() for one in keys_of(cls))
+        choices = tuple(Entry(f"{section}.{one}", MEANINGS.get(f"{section}.{one}", "")) for one in keys)
+        return Explanation(section, MEANINGS.get(section), choices=choices)
+    found = {kind: cls for kind, cls in classes.items() if key in keys_of(cls)}
+    if not found:
+        known = sorted({one for cls in classes.values() for one in keys_of(cls)})
+        raise UnknownName("KEY", name, key, known, f"a key of [{section}]: ")
+    tag, registry = KINDS.get(section, (None, None))
+    if registry is not None and key == tag:
+        return Explanation(name, MEANINGS.get(name), choices=tuple(_kinds(registry)))
+    return Explanation(name, MEANINGS.get(name), _grouped(found, key))
+
+
+def section_kinds(section: str) -> Iterator[tuple[str, type[Section]]]:
+    """The models that a section may have, by kind; the algorithm decides about [noise]."""
+    if section in KINDS:
+        yield from ((name, KINDS[section][1][name]) for name in KINDS[section][1].names)
+    elif section == "noise":
+        yield from ((name, ALGORITHMS[name].noise_section) for name in ALGORITHMS.names)
+    else:
+        yield section, RunSection if section == "run" else PrivacySection
+
+
+def field_of(cls: type[Section], key: str) -> tuple[str, str | None]:
+    """What a key accepts and its default as TOML; None where there is none."""
+    field = next(field for name, field in cls.model_fields.items() if key == (field.alias or name))
+    missing = field.default is None or field.default is PydanticUndefined
+    return field.description or "", None if missing else json.dumps(field.default, ensure_ascii=False)
+
+
+def _grouped(classes: Mapping[str, type[Section]], key: str) -> tuple[Accepted, ...]:
+    """Kinds that accept the same are named together."""
+    same: dict[tuple[str, str | None], list[str]] = {}
+    for kind, cls in classes.items():
+        same.setdefault(field_of(cls, key), []).append(kind)
+    return tuple(Accepted(tuple(kinds), accepts, default) for (accepts, default), kinds in same.items())
+
+
+def commented(experiment: Experiment) -> str:
+    """The experiment as TOML with a comment at every key; keys that are left out stand there, too, behind a #."""
+    parts = ["# An experiment. `dpp2 explain SECTION.KEY` says more, `dpp2 list algorithms` what there is to choose.\n"]
+    for section, table in experiment.tables().items():
+        cls = type(getattr(experiment, section))
+        parts += [f"\n# {MEANINGS[section].capitalize()}.\n", f"[{section}]\n"]
+        parts += [_assignment(f"{section}.{key}", key, table, field_of(cls, key)[0]) for key in keys_of(cls)]
+    return "".join(parts)
+
+
+def _assignment(name: str, key: str, table: Mapping[str, Any], accepts: str) -> str:
+    meaning = f"# {MEANINGS[name]}\n" if name in MEANINGS else ""
+    comment = meaning + (f"# Accepts {accepts}.\n" if accepts else "")
+    if key not in table:
+        return f"{comment}# {key} =\n"
+    return f"{comment}{key} = {json.dumps(table[key], ensure_ascii=False)}\n"
+
+
+def _sentence(text: str) -> str:
+    """Up to the first full stop that ends one."""
+    head, stop, _ = text.partition(". ")
+    return head + ("." if stop else "")

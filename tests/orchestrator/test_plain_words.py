@@ -1,0 +1,139 @@
+"""Sentences that name what was typed, folders that are looked at before the work, and notes that are said once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpp2.privacy.plans import Plan
+from node.__main__ import _listening, main
+from orchestrator.cli.plan import command
+from orchestrator.output import print_notes
+from studies.reproduce.curves import FIG1, CurveStudy
+from studies.reproduce.study import Claim
+
+Call = Callable[..., Any]
+
+
+class TestSentences:
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (("orchestrate", "--cluster", "c", "--experiment", "e"), "--tls = nothing: expected a folder of"),
+            (("run", "--tap", "relay"), "--tap = 'relay': expected --transport grpc beside it"),
+            (("run", "--tls"), "--tls = True: expected --transport grpc beside it"),
+            (("run", "--transport=grpc", "--processes=1", "--tap=relay"), "--processes = 1: expected at least 2"),
+            (("audit", "here", "--agent", "3"), "RUN = 'here': expected a run directory"),
+        ],
+    )
+    def test_name_what_was_typed(self, dpp2: Call, words: tuple[str, ...], sentence: str) -> None:
+        ended = dpp2(*words)
+        assert ended.code == 2
+        assert sentence in ended.err
+        assert len(ended.err.splitlines()) == 1
+
+    def test_a_cluster_file_with_other_tables_is_named(self, dpp2: Call, tmp_path: Path) -> None:
+        (tmp_path / "paper.toml").write_text("[run]\nrounds = 3\n")
+        ended = dpp2("certs", "--cluster", tmp_path / "paper.toml", "--out", tmp_path / "certs")
+        assert "the tables [agents] and [links], and no run" in ended.err
+
+
+class TestFolders:
+    @pytest.mark.parametrize(
+        "words",
+        [("matrix", "--out"), ("reproduce", "fig1", "--out"), ("privacy", "plan", "--epsilon", "10", "--out")],
+    )
+    def test_are_looked_at_before_the_work(
+        self, dpp2: Call, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def work(*_: object, **__: object) -> None:
+            raise AssertionError("the work had begun")
+
+        for place in ("studies.matrix.compare", "studies.reproduce.curves.fan_out", "orchestrator.cli.plan.frontier"):
+            monkeypatch.setattr(place, work)
+        (tmp_path / "file").write_text("mine")
+        ended = dpp2(*words, tmp_path / "file" / "below" / "x.png")
+        assert ended.code == 2
+        assert "--out = " in ended.err
+        assert "is a file" in ended.err
+
+
+def test_notes_are_said_once_and_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    print_notes(["a", "b", "a", "c"])
+    assert capsys.readouterr().err == "note: a\nnote: b\nnote: c\n"
+
+
+@pytest.mark.usefixtures("quick_plot")
+def test_why_epsilon_is_infinite_is_the_last_note_and_the_only_one_of_its_kind(dpp2: Call, tmp_path: Path) -> None:
+    words = ["--set", "network.agents=4", "--set", "network.topology=ring", "--set", "run.rounds=400"]
+    notes = dpp2("run", *words, "--out", tmp_path / "run").err.splitlines()
+    assert notes[-1].startswith("note: ε = ∞: ")
+    assert sum("float64" in note for note in notes) == 1
+
+
+class TestPlan:
+    PLAN = Plan(9.0, 40, 0.98, 3.0, 2.0, 1.0, 0.1, 0.05, 10.0, 1.0, None, None, None)
+
+    def test_the_command_runs_the_experiment_that_was_planned(self) -> None:
+        given = ["network.topology=ring", "noise.u_e=7", "a.b=[1, 2]"]
+        words = shlex.split(command(self.PLAN, Path("my file.toml"), given))
+        assert words[:3] == ["dpp2", "run", "my file.toml"]
+        sets = [second for first, second in pairwise(words) if first == "--set"]
+        assert sets[:2] == ["network.topology=ring", "a.b=[1, 2]"]
+        assert "noise.u_e=3.0" in sets
+        assert "noise.u_e=7" not in sets
+
+    def test_without_a_file_it_is_the_papers(self) -> None:
+        assert command(self.PLAN, None, []).startswith("dpp2 run --set run.rounds=40 ")
+
+
+class TestFewRounds:
+    CLAIMS = (Claim("it converges", False, "not within 100 rounds"),)
+
+    def test_are_not_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(CurveStudy, "judge", lambda self, made: TestFewRounds.CLAIMS)
+        (short,) = FIG1.of(100).claims(None)  # type: ignore[arg-type]  # nobody looks at it
+        assert (short.word, short.held) == ("not judged", None)
+        assert short.evidence == f"100 of the {FIG1.rounds} rounds that it takes were run: not within 100 rounds"
+
+    def test_enough_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(CurveStudy, "judge", lambda self, made: TestFewRounds.CLAIMS)
+        for rounds in (None, FIG1.rounds, FIG1.rounds + 1):
+            assert [claim.word for claim in FIG1.of(rounds).claims(None)] == ["DID NOT HOLD"]  # type: ignore[arg-type]
+
+
+class TestNode:
+    CLUSTER = '[agents]\n0 = "10.0.0.1:7100"\n1 = "127.0.0.1:7200"\n2 = "agent-2:7300"\n'
+
+    @pytest.mark.parametrize(("agent", "address"), [(0, "0.0.0.0:7100"), (1, "127.0.0.1:7200"), (2, "0.0.0.0:7300")])
+    def test_listens_where_the_cluster_says_it_is(self, agent: int, address: str, tmp_path: Path) -> None:
+        (tmp_path / "cluster.toml").write_text(self.CLUSTER)
+        assert _listening((agent,), tmp_path / "cluster.toml") == address
+
+    def test_refuses_an_agent_that_does_not_exist(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "cluster.toml").write_text(self.CLUSTER)
+        (tmp_path / "ring.toml").write_text('[network]\ntopology = "ring"\nagents = 3\n')
+        files = ["--cluster", str(tmp_path / "cluster.toml"), "--experiment", str(tmp_path / "ring.toml")]
+        code = main(["--agents", "3", *files, "--home", str(tmp_path / "home"), "--plaintext"])
+        assert code == 2
+        assert "--agents = '3': expected agents of the experiment, which has 0 to 2" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick_plot")
+def test_a_seeded_run_that_is_repeated_is_charged_once(dpp2: Call, small: list[str], tmp_path: Path) -> None:
+    """As docs/privacy.md says; with run.seed = "os" every run draws its own noise."""
+
+    for seed, factor in (("1", 1), ('"os"', 2)):
+        folder = tmp_path / seed
+        totals = []
+        for name in ("first", "second"):
+            assert dpp2("run", *small, "--set", f"run.seed={seed}", "--out", folder / name).code == 0
+            shown = json.loads(dpp2("privacy", "ledger", folder, "--json").out)
+            totals.append(max(agent["epsilon"] for agent in shown))
+        assert totals[1] == pytest.approx(factor * totals[0])

@@ -57,6 +57,8 @@ class RunState:
 
     def _begin(self, line: Mapping[str, Any]) -> None:
         k = int(line["round"])
+        if self.began is not None and self.began.get("run_id") != line["run_id"]:  # another run in the same place
+            self.__init__()  # type: ignore[misc]
         self._note(line, "resumed" if k or self.began else "began", f"{'goes on' if k else 'begins'} with round {k}")
         self.began, self._status, self.round = dict(line), "running", k
         self._lately.clear()

@@ -35,7 +35,7 @@ def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 def get(url: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=240)
     connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     found = answer.status, answer.read()
@@ -47,7 +47,7 @@ class Stream:
     """The events of a page, one after the other."""
 
     def __init__(self, url: str, last: str = "") -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=240)
         self._connection.request("GET", "/events", headers={"Last-Event-ID": last} if last else {})
         self._answer = self._connection.getresponse()
         self.status, self.last = self._answer.status, last
@@ -66,7 +66,7 @@ class Stream:
             elif not line and kind:
                 return kind, json.loads(data)
 
-    def until(self, wanted: Any, seconds: float = 60.0) -> dict[str, Any]:
+    def until(self, wanted: Any, seconds: float = 240.0) -> dict[str, Any]:
         """The state as a page puts it together, once it is as wanted."""
         state: dict[str, Any] = {}
         ends = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The playground runs the real code: what it shows is what `dpp2 run` and `dpp2 audit` would say of the same settings."""
+"""The playground runs the real code: what it shows is what `dpp2 run` would say of the same settings."""
 
 from __future__ import annotations
 

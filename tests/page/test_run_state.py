@@ -61,6 +61,15 @@ def test_points_of_a_resumed_run_take_the_place_of_those_that_were_lost() -> Non
     assert [point[0] for point in state.progress(0.0, whole=True).points] == list(range(12))
 
 
+def test_another_run_in_the_same_place_begins_anew(written: Path) -> None:
+    log = EventLog(written, clock=lambda: 1000.0)
+    log.add(Began(0, "first", 300, "grpc", True))
+    log.add(Rounds(20, 1.0, 8, [[0, 1.0, 1.0, 1.0]]))
+    log.add(Began(0, "second", 100, "grpc", True))
+    document = taken(written).progress(1000.0, whole=True)
+    assert (document.round, list(document.points), [event.what for event in document.events]) == (0, [], ["began"])
+
+
 def test_it_stays_small_whatever_a_run_writes() -> None:
     """Ten thousand rounds, and as many events."""
     state = RunState()

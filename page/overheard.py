@@ -6,7 +6,7 @@ points, whatever the run has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from adversary.attacks import ATTACKS, Attack
 from adversary.audit import Attacker, Interception, public_knowledge
 from adversary.findings import Finding, Skipped, attempt
 from adversary.observation import Observation
+from adversary.report.one_line import one_line
 from adversary.scoring import Errors, Truth
-from adversary.verdicts import RECOVERED
 from dpp2 import Experiment
 from dpp2.arrays import Array
 from page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
@@ -25,7 +25,6 @@ QUICK = tuple(attack for attack in ATTACKS if attack.quick)
 _POINTS = 240  # of one curve
 _MOST_GUESSED = 24_000  # numbers of x̂ and ∇̂f in one document
 _NO_TRUTH = "errors cannot be measured: nobody here may see x (no telemetry)"
-_NAMES = {"x": "x", "gradient": "gradients"}
 
 
 def overheard(
@@ -38,7 +37,7 @@ def overheard(
     view = Attacker().view(observation, public_knowledge(experiment, observation), truth)
     tried = [attempt(attack, view, truth) for attack in attacks if not attack.excludes]
     findings = [one for one in tried if isinstance(one, Finding)]
-    broken, verdict = _verdict(experiment, findings, scored=truth is not None)
+    broken, verdict = one_line(experiment, findings, scored=truth is not None)
     first, rounds = observation.first, observation.shape[0]
     return OverheardDocument(
         source=heard.source,
@@ -106,40 +105,3 @@ def _last(rows: Array | None, attacks: int) -> list[list[float]]:
         return []
     agents = max(_MOST_GUESSED // (2 * (attacks + 1) * rows.shape[2]), 1)
     return [[float(value) for value in row] for row in rows[-1, :agents]]
-
-
-def _verdict(experiment: Experiment, findings: Iterable[Finding], *, scored: bool) -> tuple[bool | None, str]:
-    """One line, and whether what the algorithm protects is known to the eavesdropper."""
-    if not scored:
-        return None, "The eavesdropper is at work; without telemetry nobody here can say how close it comes."
-    what = "gradient" if experiment.algorithm.result_is_covered else "x"
-    listening = [one for one in findings if one.attack.listens and what in one.errors]
-    now = {one.name: error for one in listening if (error := one.error(what)) is not None}
-    ever = {one.name: found for one in listening if (found := _closest(one, what)) is not None}
-    return _spoken(_NAMES[what], "; x is public here" if what == "gradient" else "", now, ever)
-
-
-def _closest(finding: Finding, what: str) -> tuple[float, int] | None:
-    """The least error, and in which round: what was known once is known."""
-    errors = finding.errors[what].rounds
-    if np.isnan(errors).all():
-        return None
-    k = int(np.nanargmin(errors))
-    return float(errors[k]), k
-
-
-def _spoken(
-    what: str, aside: str, now: Mapping[str, float], ever: Mapping[str, tuple[float, int]]
-) -> tuple[bool | None, str]:
-    """`now`: errors lately; `ever`: the least ones, and their rounds."""
-    if not ever:
-        return None, f"No attack that applies gives an estimate of the {what} yet{aside}."
-    last = min(now, key=lambda name: now[name], default="")
-    if last and now[last] <= RECOVERED:
-        return True, f"Overheard and undone: the eavesdropper has every agent's {what}, by {last} to {now[last]:.0e}."
-    best = min(ever, key=lambda name: ever[name])
-    error, k = ever[best]
-    if error <= RECOVERED:
-        return True, f"Overheard and undone: in round {k} the eavesdropper had all {what}, by {best} to {error:.0e}."
-    off = f"{100 * error:.0f} %" if error < 10 else f"a factor of {error:.0e}"
-    return False, f"The {what} stay hidden: the closest attack, {best}, is never closer than {off}{aside}."

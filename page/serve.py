@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
@@ -55,6 +57,17 @@ class Address:
         return f"http://{shown}:{port}/" + (f"?token={self.token}" if self.token else "")
 
 
+class _Server(uvicorn.Server):
+    """Ends in order when it is told to. uvicorn would let the signal kill the process afterwards, worker and all."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        yield
+
+
 def serve(
     app: Guard,
     address: Address,
@@ -64,7 +77,7 @@ def serve(
     """Until somebody ends it, or `until` has come. `announce` hears the URL when the page can be asked for."""
     listening = address.bound()
     url = address.url(listening.getsockname()[1])
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             app,
             log_level="critical",

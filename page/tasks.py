@@ -12,7 +12,8 @@ from page.account import account_document
 from page.documents import compact
 from page.hearing import heard, truth
 from page.network import network_document
-from page.overheard import QUICK, overheard
+from page.overheard import QUICK
+from page.overheard import overheard as attacked
 from page.place import Place
 
 _MOST_NUMBERS = 400_000  # of one phase, beyond which attacks that take long are left out
@@ -26,7 +27,7 @@ def account(place: Place, rounds: int, uncovered: int | None) -> str:
     return compact(account_document(PreparedRun.of(_experiment(place)), rounds, uncovered))
 
 
-def eavesdropper(place: Place, until: int | None, everything: bool) -> str | None:
+def overheard(place: Place, until: int | None, everything: bool) -> str | None:
     """None: nothing has been heard yet, or no more attacks are worth their time."""
     experiment = _experiment(place)
     found = heard(place, experiment, until)
@@ -34,7 +35,7 @@ def eavesdropper(place: Place, until: int | None, everything: bool) -> str | Non
         return None
     if everything and (found.observation is None or _numbers(found.observation.shape) > _MOST_NUMBERS):
         return None
-    return compact(overheard(experiment, found, truth(place, experiment), ATTACKS if everything else QUICK))
+    return compact(attacked(experiment, found, truth(place, experiment), ATTACKS if everything else QUICK))
 
 
 def _numbers(shape: tuple[int, int, int]) -> int:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from concurrent.futures.process import BrokenProcessPool
 
-from dpp2 import BadInput
 from page.documents import compact
 from page.feed import Feed
 from page.past import lines_of, replayed
@@ -29,6 +26,7 @@ class Watching:
         self.name = place.run.resolve().name
         self._events = EventReader(place.run / "events.jsonl")
         self._parts: dict[str, str] = {}
+        self._status = ""  # that was told last
         self.state = RunState()
         self.feed = Feed(self.whole)
 
@@ -69,22 +67,16 @@ class Watching:
             self.feed.publish("progress", compact(progress))
         self._status = progress.status
 
-    _status = ""
-
     async def _describe(self) -> None:
         """The network and the account: once, and again when the run is another one or its noise is not covered."""
         told: object = None
         while True:
             now = (self.state.began and self.state.began.get("run_id"), self.state.uncovered, self.state.over)
             if now != told and (self._place.run / "experiment.toml").is_file():
-                await self._tell(
-                    "network", self._worker.do("page.tasks:network", self._place, self.name, self.state.began)
-                )
                 rounds = max(self.state.round, self._rounds())
-                await self._tell(
-                    "account", self._worker.do("page.tasks:account", self._place, rounds, self.state.uncovered)
-                )
-                told = now
+                work = {"network": (self.name, self.state.began), "account": (rounds, self.state.uncovered)}
+                done = [await self._tell(part, *given) for part, given in work.items()]
+                told = now if all(done) else None
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _rounds(self) -> int:
@@ -93,25 +85,25 @@ class Watching:
 
     async def _listen(self) -> None:
         """Attack what is new, whenever there is something; when the run is over, with everything once."""
-        done, passes = (-1, False), 0
+        done = (-1, False)
         while True:
             k, over = self.state.round, self.state.over
             if (k, over) != done and self.state.has_begun:
                 began = time.monotonic()
                 until = k if self._speed is not None else None
-                await self._tell("overheard", self._worker.do("page.tasks:eavesdropper", self._place, until, False))
-                if over:
-                    await self._tell("overheard", self._worker.do("page.tasks:eavesdropper", self._place, until, True))
-                done, passes = (k, over), passes + 1
+                for everything in (False, True) if over else (False,):
+                    await self._tell("overheard", until, everything)
+                done = (k, over)
                 await asyncio.sleep(max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began)) if not over else 0)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _tell(self, part: str, work: Awaitable[str | None]) -> None:
-        """What cannot be read now may be readable next time: files are being written."""
+    async def _tell(self, part: str, *given: object) -> bool:
+        """Let the worker make one part, and publish it if it is new. Returns whether it could be made."""
         try:
-            found = await work
-        except (BadInput, OSError, ValueError, KeyError, BrokenProcessPool):
-            return
+            found = await self._worker.do(f"page.tasks:{part}", self._place, *given)
+        except Exception:  # files are being written, by anybody: what cannot be read now may be readable next time
+            return False
         if found is not None and found != self._parts.get(part):
             self._parts[part] = found
             self.feed.publish(part, found)
+        return True

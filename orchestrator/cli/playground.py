@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from orchestrator.cli.app import Json, app, examples
 from orchestrator.cli.watch import Host, NoOpen, Port, Token, announced, check_installed
 
@@ -30,5 +28,4 @@ def playground(
         if not no_open:
             open_browser(url)
 
-    with suppress(KeyboardInterrupt):  # how a page is ended
-        serve(playground_app(Playground(worker), worker, address.door), address, announce)
+    serve(playground_app(Playground(worker), worker, address.door), address, announce)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,7 +53,7 @@ def watch(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="RUN may still have to begin.")] = False,
     no_open: NoOpen = False,
-    while_watched: Annotated[bool, typer.Option(hidden=True)] = False,
+    started_by: Annotated[int | None, typer.Option(hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Show a run on a page: one under way as it goes, one that is over as it ended, or replayed.
@@ -82,9 +82,8 @@ def watch(
         if not no_open:
             open_browser(url)
 
-    until = (lambda: _unwatched(watching, os.getppid())) if while_watched else None
-    with suppress(KeyboardInterrupt):  # how a page is ended
-        serve(watch_app(watching, worker, address.door), address, announce, until)
+    until = None if started_by is None else partial(_unwatched, watching, started_by)
+    serve(watch_app(watching, worker, address.door), address, announce, until)
 
 
 def announced(url: str, json: bool) -> None:
@@ -107,7 +106,7 @@ async def _unwatched(watching: Watching, parent: int) -> None:
 def open_page(run: Path) -> None:
     """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
     check_installed("--watch")
-    command = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--while-watched"]
+    command = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.Popen(
         command, stdout=sys.stderr, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **threads},

@@ -224,10 +224,16 @@ export function coordinates(state, quantity) {
     index,
     ...(truth ? [number(truth[index])] : []),
     number(value),
-    ...(truth ? [value === null ? "–" : number(Math.abs(value - truth[index]))] : []),
+    ...(truth ? [off(value, truth[index])] : []),
     rail(value, truth?.[index], spread),
   ]);
   table(byId("coordinates"), `Agent ${agent} in round ${found.last}${truth ? "" : "; the truth is not for this page"}`, head, rows);
+}
+
+// Six digits arrive here: what is the same in all of them differs by less than that.
+function off(value, truth) {
+  if (value === null) return "–";
+  return value === truth ? "< 0.001 %" : number(Math.abs(value - truth));
 }
 
 function rail(value, truth, [low, high]) {

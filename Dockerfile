@@ -1,4 +1,4 @@
-# One image for every role: agents, orchestrator, eavesdropper and audit differ in their command alone.
+# One image for every role: agents, orchestrator, eavesdropper, audit and page differ in their command alone.
 #
 #   docker build -t dpp2 .
 #
@@ -11,7 +11,7 @@ WORKDIR /src
 RUN python3 -m venv /opt/dpp2
 # Dependencies first: they change less often than the code, and their layer is kept while it does.
 COPY pyproject.toml constraints.txt ./
-RUN /opt/dpp2/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+RUN /opt/dpp2/bin/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['page'], sep='\n')" \
       > requirements.txt \
  && /opt/dpp2/bin/pip install --quiet -c constraints.txt -r requirements.txt
 COPY README.md LICENSE ./
@@ -21,6 +21,7 @@ COPY orchestrator orchestrator
 COPY adversary adversary
 COPY store store
 COPY studies studies
+COPY page page
 # What only builds and tests need stays behind: the packages' own tests, pip, setuptools.
 RUN /opt/dpp2/bin/pip install --quiet --no-deps . \
  && find /opt/dpp2/lib -type d -name tests -prune -exec rm -rf {} + \

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-docker keys lint proto type bench format clean purge
+.PHONY: demo test test-slow test-browser test-docker keys lint proto type bench format clean purge
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
@@ -29,10 +29,14 @@ demo: $(READY)
 	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and $(SECOND)/report.html."
 
 test: $(READY)
-	$(BIN)/pytest -n 2 -m "not slow and not docker and not netns"
+	$(BIN)/pytest -n 2 -m "not slow and not docker and not netns and not browser"
 
 test-slow: $(READY)
 	$(BIN)/pytest -n 2 -m slow
+
+# The live page in a real browser: Debian's Chromium; elsewhere a sentence says why it did not run (in CI, a failure).
+test-browser: $(READY)
+	$(BIN)/pytest -m browser -rs
 
 # Keys, data and certificates of containers: once, before `docker-compose up`. AGENTS=20 for as many.
 AGENTS ?= 6

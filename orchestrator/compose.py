@@ -1,4 +1,4 @@
-"""Writes Compose files: agents, orchestrator, eavesdropper and audit, a container each.
+"""Writes Compose files: agents, orchestrator, eavesdropper, audit and page, a container each.
 
 Text rather than a tree, so that what comes out has comments and reads like a file that somebody wrote. It keeps to
 what Compose 1.29 and 2 have in common: no top-level `name`, no `configs`, no uid or mode on secrets.
@@ -23,6 +23,7 @@ _GIVEN_UP = 120  # seconds without progress, after which the orchestrator gives 
 _DESERTED = 300  # seconds without an orchestrator or, for the eavesdropper, without any agent: then nobody will come
 _FILES = "--experiment /etc/dpp2/experiment.toml --cluster /etc/dpp2/cluster.toml"
 _ORCHESTRATE = f"orchestrate {_FILES}\n      --state /state/orchestrator.json --patience {_GIVEN_UP}"
+PAGE_PORT = 8321
 _PEM = ("ca", "cert", "key")
 EXPERIMENT, DAMPED, RELAYED, DIRECT = "experiment.toml", "experiment-damped.toml", "cluster.toml", "cluster-direct.toml"
 
@@ -132,6 +133,7 @@ class Deployment:
             relays=relays,
             last=len(self.agents) - 1,
             data=data,
+            page=PAGE_PORT,
         )
 
     def _secrets(self) -> list[str]:
@@ -248,6 +250,18 @@ _OTHERS = """\
       eavesdropper: {{condition: service_completed_successfully}}
     secrets: [{data}]
     volumes: [*experiment, *cluster, ./runs:/runs]
+
+  # What the person at the orchestrator may see, in a browser on this machine, and what the eavesdropper makes of it. It
+  # only reads. `docker-compose --profile page up` brings it up, too; its log has the address, with the token of .env.
+  page:
+    <<: *participant
+    profiles: [page]
+    command: >-
+      watch /state/orchestrator.watch --wait --tap /captures --host 0.0.0.0 --port {page} --no-open
+    environment: {{DPP2_PAGE_TOKEN: "${{DPP2_PAGE_TOKEN:-}}"}}
+    ports: ["127.0.0.1:{page}:{page}"]
+    healthcheck: {{disable: true}}
+    volumes: [./runs/nodes/orchestrator:/state:ro, ./runs/nodes/eavesdropper:/captures:ro]
 """
 
 _SNIFFER = """\

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpp2 import BadInput, Experiment
@@ -17,7 +18,11 @@ from dpp2.prepared import PreparedRun, Secrets
 from node.cluster import Cluster
 from node.tls import Identity
 from orchestrator.drive import Drive, DriveFailed, stop
+from orchestrator.logged import LoggedDrive
+from orchestrator.transports.base import RunFailed
+from store.events import EventLog
 from store.files import write_text
+from store.modes import make_private
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,47 @@ class Orchestration:
     patience: float | None = None  # seconds without progress after which the run is given up; None: it waits
 
 
+def watched_folder(state: Path) -> Path:
+    """Where a run over nodes is described for `dpp2 watch`: beside the orchestrator's state."""
+    return state.with_suffix(".watch")
+
+
+@contextmanager
+def described(asked: Orchestration, state: Path) -> Iterator[LoggedDrive]:
+    """Everything that is public, and what happens: the orchestrator has no more to show."""
+    folder, experiment = watched_folder(state), asked.prepared.experiment
+    _check_size(asked)
+    told = replace(experiment, run=experiment.run.updated(telemetry="none"))  # whatever nodes keep, none of it is here
+    with suppress(OSError):  # a run is no worse for not being watched
+        make_private(folder)
+        write_text(folder / "experiment.toml", told.to_toml())
+        write_text(folder / "cluster.toml", asked.cluster.to_toml())
+    log = EventLog(folder / "events.jsonl")
+    prepared, tls = replace(asked.prepared, experiment=told), asked.identity is not None
+    logged = LoggedDrive(log, prepared, experiment.run.rounds, tls=tls)
+    logged.begin([asked.cluster.agents_of_node(node) for node in asked.cluster.nodes()], 0)
+    try:
+        yield logged
+    except RunFailed as failure:
+        logged.end("failed", str(failure))
+        raise
+    except KeyboardInterrupt:
+        logged.end("interrupted", "the same command goes on")
+        raise
+    finally:
+        log.close()
+
+
+def _check_size(asked: Orchestration) -> None:
+    agents, addresses = asked.prepared.experiment.network.agents, len(asked.cluster.addresses)
+    if addresses != agents:
+        raise BadInput("--cluster", addresses, f"{agents} agents, as in the experiment")
+
+
 def orchestrate(asked: Orchestration, progress: Callable[[Drive], None]) -> RunSummary:
     """All rounds that every node's budget admits; then the nodes are told to end, unless they are to be kept."""
-    experiment, cluster = asked.prepared.experiment, asked.cluster
-    if len(cluster.addresses) != experiment.network.agents:
-        wanted = f"{experiment.network.agents} agents, as in the experiment"
-        raise BadInput("--cluster", len(cluster.addresses), wanted)
+    experiment = asked.prepared.experiment
+    _check_size(asked)
     drive = asyncio.run(_driven(asked, progress))
     seen = drive.seen.values()
     return RunSummary(

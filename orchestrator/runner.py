@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.prepared import PreparedRun, Secrets
+from orchestrator.logged import logged
 from orchestrator.results import write_results
 from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, transport_of
 from store.ledgers import LedgerFile
@@ -77,8 +78,11 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
         simulation.tell_uncovered(ledgers.reserve)
     try:
         directory.begin(simulation.prepared)
-        transport.run(simulation, directory, shape, progress)
-        return FinishedRun(directory, write_results(simulation, directory))
+        with logged(simulation, directory) as tell_end:
+            transport.run(simulation, directory, shape, progress)
+            result = write_results(simulation, directory)
+            tell_end(result)
+        return FinishedRun(directory, result)
     finally:
         if not transport.keeps_accounts:
             ledgers.settle(simulation.budget)

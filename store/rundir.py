@@ -8,6 +8,7 @@
     metrics.csv        one row for each of x^0 … x^K
     privacy.json       what the run cost, what the paper would say, and what makes either void
     result.json        the rest of a result: divergence, conditions, report, seconds
+    events.jsonl       what happens while it happens, for `dpp2 watch`
     convergence.png, epsilon.png
     nodes/             over gRPC: every node's own folder, and the files that the nodes were started with
     tap/               with --tap: the bytes that crossed the wire, and what was decoded from them
@@ -24,6 +25,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +38,18 @@ from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.simulation import Snapshot
 from store.documents import EpsilonDocument
+from store.events import EventLog
 from store.files import PRIVATE, json_text, read_npz, write_npz, write_text
 from store.modes import make_private
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
-_OWN = ("experiment.toml", *_RECORDS, "result.json", "convergence.png", "epsilon.png")
+_OWN = ("experiment.toml", *_RECORDS, "result.json", "convergence.png", "epsilon.png", "events.jsonl")
 _NOT_COVERED = {
     "solution.npz": "not covered by ε: x^K as it is reveals the last noise, and with it everything",
     "truth.npz": "not covered by ε: telemetry",
     "metrics.csv": "not covered by ε: gaps and objective are computed from private values, and so is convergence.png",
     "result.json": "not covered by ε: what it reports of the solution is computed from private values",
+    "events.jsonl": "not covered by ε: with telemetry it holds gaps",
     "checkpoint": "not covered by ε: the agents' state as it is, and the keys of an unseeded run",
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
@@ -99,6 +103,11 @@ class RunDirectory:
     @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
+
+    @cached_property
+    def log(self) -> EventLog:
+        """Where what happens is written down for whoever watches."""
+        return EventLog(self.path / "events.jsonl")
 
     @property
     def ledger(self) -> Path:
@@ -237,7 +246,7 @@ def privacy_document(result: Result) -> dict[str, object]:
     """What a run cost, for privacy.json and `--json`."""
     privacy, algorithm = result.privacy, result.experiment.algorithm
     covered = {"solution.npz"} if algorithm.result_is_covered else set()
-    covered |= set() if result.truth else {"truth.npz"}
+    covered |= set() if result.truth else {"truth.npz", "events.jsonl"}
     return {
         **epsilon_document(privacy.epsilon, privacy.paper_epsilon),
         "rounds": result.rounds,

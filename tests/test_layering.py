@@ -1,5 +1,5 @@
-"""Dependencies point one way: dpp2 ← store ← node ← orchestrator ← studies, and store ← adversary. Read off imports,
-all of them: inside functions and under TYPE_CHECKING as well."""
+"""Dependencies point one way: dpp2 ← store ← node ← orchestrator ← studies, page, and store ← adversary. Read off
+imports, all of them: inside functions and under TYPE_CHECKING as well."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies")
+ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies", "page")
 NOT_PURE = ("grpc", "asyncio", "socket", "socketserver", "ssl", "http", "urllib", "selectors")
 FORBIDDEN = {
-    "dpp2": ("store", "node", "orchestrator", "adversary", "studies", *NOT_PURE),
-    "store": ("node", "orchestrator", "adversary", "studies", *NOT_PURE),
-    "node": ("orchestrator", "adversary", "studies"),
-    "adversary": ("node", "orchestrator", "studies"),
-    "orchestrator": ("adversary", "studies"),
-    "studies": ("orchestrator.cli",),
+    "dpp2": ("store", "node", "orchestrator", "adversary", "studies", "page", *NOT_PURE),
+    "store": ("node", "orchestrator", "adversary", "studies", "page", *NOT_PURE),
+    "node": ("orchestrator", "adversary", "studies", "page"),
+    "adversary": ("node", "orchestrator", "studies", "page"),
+    "orchestrator": ("adversary", "studies", "page"),
+    "studies": ("orchestrator.cli", "page"),
+    "page": ("orchestrator.cli", "studies"),
 }
 HEAVY = ("scipy", "matplotlib", "networkx", "sklearn")
 
@@ -115,6 +116,8 @@ def test_nothing_imports_the_tests() -> None:
         ("adversary.tap", "import node"),
         ("adversary.tap", "from node.checkpoint import State"),
         ("adversary.tap", "from orchestrator.cli import app"),
+        ("orchestrator.runner", "from page import feed"),
+        ("page.app", "from orchestrator.cli import app"),
     ],
 )
 def test_rule_catches(module: str, source: str) -> None:
@@ -128,6 +131,7 @@ def test_rule_catches(module: str, source: str) -> None:
         ("node.service", "import asyncio, grpc\nfrom dpp2.keys import derive\nfrom .inbox import Inbox"),
         ("orchestrator.runner", "from node import service\nfrom dpp2 import run"),
         ("orchestrator.cli.audit", "from adversary.attacks import telescope"),
+        ("page.hearing", "from adversary.audit import intercepted\nfrom orchestrator.merge import FolderRecords"),
         ("adversary.tap", "from node import codec\nfrom node.codec import decode\nimport dpp2.records"),
         ("adversary.tap", "from node.pb import frame_pb2\nfrom node.pb.frame_pb2 import Frame"),
         ("dpp2.nodes", "import socketless\nfrom dpp2.nodes import x"),

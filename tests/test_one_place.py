@@ -17,7 +17,7 @@ from dpp2.problems import PROBLEMS
 from dpp2.topology import TOPOLOGIES
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies")
+ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies", "page")
 OF_ALGORITHMS = frozenset({*ALGORITHMS.names, *(name for cls in ALGORITHMS for name in cls.variants)})
 # "file" is the name of a topology as well: nobody can tell from the source which one is meant.
 OF_PROBLEMS = frozenset(PROBLEMS.names) - frozenset(TOPOLOGIES.names)

@@ -5,7 +5,7 @@
     secrets/agent-I.npz      agent I's data: here two clouds of points, drawn for the demonstration
     secrets/certs/           an authority, and a certificate for every agent, the orchestrator and probes
     runs/nodes/              a folder for each container that must find its files again
-    .env                     the user that containers run as
+    .env                     the user that containers run as, and the token of the live page
 
 Containers never run as root. Compose hands a secret over as the file that it is, with its owner and its mode, so the
 files belong to that user: whoever calls this, or 10001 if that is root.
@@ -17,6 +17,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from dpp2.errors import BadInput
 from dpp2.keys import fresh_key
 from node.keyring import write_key
 from orchestrator import certs
-from store.files import write_npz, write_text
+from store.files import PRIVATE, write_npz, write_text
 from store.modes import make_private
 
 NOBODY_IN_PARTICULAR = 10001
@@ -46,8 +47,17 @@ def main() -> None:
         make_private(nodes / name)
     user, group = (os.getuid(), os.getgid()) if os.getuid() else (NOBODY_IN_PARTICULAR, NOBODY_IN_PARTICULAR)
     give_away(secrets, nodes, user, group)
-    write_text(Path(".env"), f"DPP2_UID={user}\nDPP2_GID={group}\n")
+    write_text(
+        Path(".env"), f"DPP2_UID={user}\nDPP2_GID={group}\nDPP2_PAGE_TOKEN={page_token(Path('.env'))}\n", PRIVATE
+    )
     print(f"{len(made)} made in {secrets}, readable by user {user} alone; containers run as that user (.env)")
+
+
+def page_token(kept: Path) -> str:
+    """What a browser must know to see the live page: drawn once."""
+    lines = kept.read_text().splitlines() if kept.is_file() else []
+    known = [line.partition("=")[2] for line in lines if line.startswith("DPP2_PAGE_TOKEN=")]
+    return known[0] if known and known[0] else token_hex(16)
 
 
 def draw_keys(folder: Path, agents: int) -> list[Path]:

@@ -40,6 +40,7 @@ class Attack(ABC):
     compared: ClassVar[bool] = True  # in tables of the least error of x and of gradients
     excludes: ClassVar[bool] = False  # it estimates nothing, but says which objectives are impossible
     rounds_in_a_row: ClassVar[int | None] = None  # so many are enough, wherever they lie; None: it takes more
+    quick: ClassVar[bool] = True  # it can be run again and again while a run goes on
 
     @abstractmethod
     def needs(self, view: View) -> str | None:

@@ -31,6 +31,7 @@ class Data(Attack):
 
     name = "data"
     summary = "Fits the local objectives to what the smoother found: Hessians, mean of the data, few samples."
+    quick = False
     compared = False  # it estimates objectives
 
     def needs(self, view: View) -> str | None:

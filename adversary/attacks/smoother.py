@@ -33,6 +33,7 @@ _AGREED = 1e-12  # largest difference in η between two attacks that found the s
 class Smoother(Attack):
     name = "smoother"
     summary = "Fits η to all rounds at once, weighs them by their noise, and removes what noise it can."
+    quick = False
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_steps(view) or three_round.lacks_three(Messages.of(view))

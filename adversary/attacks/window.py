@@ -29,6 +29,7 @@ _AT_ONCE = 2**22  # numbers per stack of windows
 class Window(Attack):
     name = "window"
     summary = "Finds η from ten rounds of a run that has come close to consensus."
+    quick = False
     rounds_in_a_row = ROUNDS
 
     def needs(self, view: View) -> str | None:

@@ -28,6 +28,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
             section("All attacks", _attacks(report)) if report.view else "",
             section("To keep in mind", listed([*report.interception.leaks, *notes(report)])),
         ],
+        sentences.verdict(report),
     )
 
 

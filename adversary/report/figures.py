@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDE = (9.0, 3.9)
+_ROWS = 40  # of a table behind a figure
 
 
 def figures(report: AuditReport, agent: int) -> list[Shown]:
@@ -62,7 +63,23 @@ def errors(report: AuditReport) -> Shown | None:
         "digits. The dotted line is the scale of the noise in the same round, in the problem's units."
     )
     alt = "Relative errors of every attack on x and on the gradient against the round, with the noise scale"
-    return Shown("How close each attack comes", svg(draw, alt, (9.0, 4.6)), caption)
+    head, rows = _errors_as_numbers(report, first)
+    return Shown("How close each attack comes", svg(draw, alt, (9.0, 4.6)), caption, head, rows)
+
+
+def _errors_as_numbers(report: AuditReport, first: int) -> tuple[list[str], list[list[str]]]:
+    """Errors of x in some rounds."""
+    scored = [one for one in report.findings if "x" in one.errors]
+    if not scored:
+        return [], []
+    rounds = len(scored[0].errors["x"].rounds)
+    chosen = np.unique(np.linspace(0, rounds - 1, min(rounds, _ROWS)).astype(int))
+    rows = [[str(first + k), *(_shown(one.errors["x"].rounds[k]) for one in scored)] for k in chosen]
+    return ["round", *(one.name for one in scored)], rows
+
+
+def _shown(error: float) -> str:
+    return f"{error:.1e}" if np.isfinite(error) else "–"
 
 
 def _noise_lines(report: AuditReport) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 400  # agents; more would be a black square
 _LABELLED = 60
+_SETTLED = 100  # agents up to which a layout is left to settle; beyond, nobody sees the difference
 _ROLES = {"local": "the victim, whose channels are tapped", "neighbour": "the curious one, who takes part and listens"}
 
 
@@ -42,20 +44,31 @@ def network(report: AuditReport) -> Shown | None:
     return Shown("The network", svg(lambda figure: _draw(figure, pairs, tapped, colours), alt, (7.0, 4.6)), caption)
 
 
+def places(agents: int, links: Sequence[tuple[int, int]], *, circle: bool = False) -> list[tuple[float, float]]:
+    """Where agents are drawn, in a square from −1 to 1: neighbours close together, or all on a circle."""
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from(links)
+    iterations = 200 if agents <= _SETTLED else 60
+    place = (
+        nx.circular_layout(graph) if agents <= 2 or circle else nx.spring_layout(graph, seed=1, iterations=iterations)
+    )
+    return [(float(place[agent][0]), float(place[agent][1])) for agent in range(agents)]
+
+
 def _draw(figure: Figure, pairs: Channels, tapped: Channels, colours: list[str]) -> None:
     from matplotlib.collections import LineCollection
 
     agents = len(colours)
-    graph = nx.Graph([(int(i), int(j)) for i, j in pairs if i < j])
-    graph.add_nodes_from(range(agents))
-    place = nx.spring_layout(graph, seed=1, iterations=200) if agents > 2 else nx.circular_layout(graph)
+    links = [(int(i), int(j)) for i, j in pairs if i < j]
+    place = places(agents, links)
     heard = {(min(i, j), max(i, j)) for i, j in tapped.tolist()}
     axes = figure.subplots()
     axes.set_axis_off()
     for on, colour, alpha in ((False, COLOURS[-1], 0.25), (True, COLOURS[1], 0.55)):
-        lines = [np.array([place[i], place[j]]) for i, j in graph.edges if ((min(i, j), max(i, j)) in heard) == on]
+        lines = [np.array([place[i], place[j]]) for i, j in links if ((i, j) in heard) == on]
         axes.add_collection(LineCollection(lines, colors=colour, lw=0.8, alpha=alpha, zorder=1))
-    at = np.array([place[agent] for agent in range(agents)])
+    at = np.array(place)
     axes.scatter(at[:, 0], at[:, 1], s=170 if agents <= _LABELLED else 30, c=colours, zorder=2, lw=0)
     for agent, (x, y) in enumerate(at if agents <= _LABELLED else ()):
         axes.text(x, y, str(agent), ha="center", va="center", fontsize=7, color="white", zorder=3)

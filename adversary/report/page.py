@@ -40,21 +40,25 @@ class Shown:
     title: str
     picture: str
     caption: str
+    head: Sequence[str] = ()  # of a table of what is drawn, for those who read numbers
+    rows: Sequence[Sequence[str]] = ()
 
     def html(self) -> str:
+        numbers = f"<details><summary>Numbers</summary>{table(self.head, self.rows)}</details>" if self.rows else ""
         return (
             f"<section><h2>{escape(self.title)}</h2><figure>{self.picture}"
-            f"<figcaption>{escape(self.caption)}</figcaption></figure></section>"
+            f"<figcaption>{escape(self.caption)}</figcaption></figure>{numbers}</section>"
         )
 
 
-def page(title: str, lead: str, body: Sequence[str]) -> str:
-    """A whole document; `body` is markup already."""
+def page(title: str, lead: str, body: Sequence[str], verdict: str = "") -> str:
+    """A whole document; `body` is markup already. `verdict` is one line, for those who read no further."""
+    first = f"<p><strong>{escape(verdict)}</strong></p>" if verdict else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f'<body><main><header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p></header>\n'
+        f'<body><main><header><h1>{escape(title)}</h1>{first}<p class="lead">{escape(lead)}</p></header>\n'
         + "\n".join(body)
         + "\n</main></body></html>\n"
     )

@@ -10,11 +10,19 @@ import numpy as np
 from adversary.audit import AuditReport
 from adversary.game_result import GameResult
 from adversary.report.further import further, is_damped
+from adversary.report.one_line import one_line
 from adversary.verdicts import RECOVERED, amount, best, percent
 from dpp2.privacy import Unsupported
 
 _COUNTS = {3: "Three", 10: "Ten"}
 _NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
+
+
+def verdict(report: AuditReport) -> str:
+    """The line that the live page shows, too."""
+    if report.view is None:
+        return "The eavesdropper hears ciphertext: no attack has anything to work on."
+    return one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
 
 
 def headline(report: AuditReport) -> str:

@@ -30,6 +30,7 @@ class Trajectory:
     sent: Array
     true: Array
     recovered: Array
+    last: list[tuple[float, float]]  # x and x̂ of the last round, coordinate by coordinate
 
 
 def trajectory(report: AuditReport, agent: int) -> Shown | None:
@@ -43,7 +44,9 @@ def trajectory(report: AuditReport, agent: int) -> Shown | None:
         "wire (thin). Where the thin line runs inside the broad one, x is known. Units are those of the problem's x."
     )
     picture = svg(lambda figure: _draw(figure, shown), alt, (9.0, 3.9))
-    return Shown("What was sent, and what was recovered from it", picture, caption)
+    head = ["coordinate", f"x of agent {agent} in round {shown.k[-1]}", f"recovered by {shown.attack}"]
+    rows = [[str(c), f"{true:.6g}", f"{found:.6g}"] for c, (true, found) in enumerate(shown.last)]
+    return Shown("What was sent, and what was recovered from it", picture, caption, head, rows)
 
 
 def _taken(report: AuditReport, agent: int) -> Trajectory | None:
@@ -59,7 +62,8 @@ def _taken(report: AuditReport, agent: int) -> Trajectory | None:
         return None
     c = int(np.argmax(np.ptp(x[k], axis=0)))
     phase, sent = next(iter(report.view.observation.phases.items()))
-    return Trajectory(agent, c, phase, attack.name, first + k, sent[k, agent, c], x[k, c], recovered[:, c])
+    last = list(zip(x[k[-1]].tolist(), recovered[-1].tolist(), strict=True))
+    return Trajectory(agent, c, phase, attack.name, first + k, sent[k, agent, c], x[k, c], recovered[:, c], last)
 
 
 def _draw(figure: Figure, shown: Trajectory) -> None:

@@ -10,11 +10,13 @@ import typer
 from dpp2 import BadInput, Experiment
 from dpp2.errors import NOTHING
 from orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
+from orchestrator.cli.watch import Watch, open_page
 from orchestrator.output import console, errors, print_json, progress_bar, waiting
 from orchestrator.runner import RunFailed
 
 if TYPE_CHECKING:
     from node.tls import Identity
+    from orchestrator.logged import LoggedDrive
     from orchestrator.orchestrate import Orchestration, RunSummary
 
 ClusterFile = Annotated[
@@ -60,6 +62,7 @@ def orchestrate(
     state: State = Path("orchestrator.json"),
     patience: Patience = None,
     keep: Keep = False,
+    watch: Watch = False,
     json: Json = False,
 ) -> None:
     """Drive nodes that are running somewhere through one run.
@@ -71,7 +74,7 @@ def orchestrate(
     from dpp2.prepared import PreparedRun
     from node.cluster import Cluster
     from node.process import check_descriptors
-    from orchestrator.orchestrate import Orchestration, run_id_of
+    from orchestrator.orchestrate import Orchestration, described, run_id_of, watched_folder
 
     check_counts(("--window", window))
     if patience is not None and not patience > 0:
@@ -81,7 +84,12 @@ def orchestrate(
     nodes, run_id = Cluster.load(cluster), run_id_of(prepared.experiment, state)
     check_descriptors("--cluster", len(nodes.nodes()))
     credit = 1 if strict else window
-    done = _driven(Orchestration(prepared, run_id, nodes, identity, window=credit, keep=keep, patience=patience))
+    asked = Orchestration(prepared, run_id, nodes, identity, window=credit, keep=keep, patience=patience)
+    if watch:
+        open_page(watched_folder(state))
+    with described(asked, state) as logged:
+        done = _driven(asked, logged)
+        logged.end(*_how(done))
     print_json(done) if json else _print_summary(done)
     _warn(done)
 
@@ -96,7 +104,14 @@ def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
     return Identity.load(tls, [ORCHESTRATOR]) if tls else None
 
 
-def _driven(asked: Orchestration) -> RunSummary:
+def _how(done: RunSummary) -> tuple[str, str]:
+    """How a run has ended, in a word, and why."""
+    if done.diverged:
+        return "diverged", done.ended
+    return ("stopped", f"by a node's budget: {done.stopped}") if done.stopped else ("finished", "")
+
+
+def _driven(asked: Orchestration, logged: LoggedDrive) -> RunSummary:
     from orchestrator.drive import Drive, DriveFailed
     from orchestrator.herald import Herald
     from orchestrator.orchestrate import orchestrate as drive_nodes
@@ -108,6 +123,7 @@ def _driven(asked: Orchestration) -> RunSummary:
             def heard(drive: Drive) -> None:
                 show(drive.round, rounds, waiting(drive.late()))
                 herald.look(drive)
+                logged.look(drive)
 
             return drive_nodes(asked, heard)
     except DriveFailed as failure:

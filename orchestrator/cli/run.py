@@ -15,9 +15,10 @@ from dpp2.privacy import Epsilon
 from dpp2.theory import Condition
 from orchestrator import runner
 from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
+from orchestrator.cli.watch import Watch, open_page
 from orchestrator.output import console, errors, print_json, print_notes, progress_bar
 from orchestrator.runner import ClusterShape, FinishedRun, Progress
-from store.rundir import privacy_document
+from store.rundir import free_name, privacy_document
 
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …).")
@@ -43,7 +44,7 @@ NoTruth = Annotated[
         "dpp2 run",
         "dpp2 run damped --out runs/damped",
         "dpp2 run --set network.topology=ring --set noise.decay=0.95 --json",
-        "dpp2 run --transport grpc --processes 5 --tap relay",
+        "dpp2 run --transport grpc --processes 5 --tap relay --watch",
         "dpp2 run --resume runs/paper-1 --set run.rounds=1000",
     )
 )
@@ -60,6 +61,7 @@ def run(
     tap: Tap = None,
     json: Json = False,
     no_truth: NoTruth = False,
+    watch: Watch = False,
 ) -> None:
     """Run an experiment and keep its records."""
     changes = _changes(overrides, transport, no_truth)
@@ -67,9 +69,12 @@ def run(
     cluster = ClusterShape(processes, strict, tls, _tap(tap))
     if resume is not None:
         _check_alone(resume, file is not None or out is not None or force or no_truth)
+        if watch:
+            open_page(resume)
         finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
     else:
         experiment, stem = load_experiment(file, changes), file.stem if file else "run" if changes else "paper"
+        out = _shown(out, stem) if watch else out
         finished = _watched(
             lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown, cluster=cluster)
         )
@@ -82,6 +87,13 @@ def _changes(overrides: list[str] | None, transport: str | None, no_truth: bool)
     """All that is overridden, whichever option says so."""
     untold = ["run.telemetry=none"] if no_truth else []
     return [*(overrides or []), *untold, *([f"run.transport={transport}"] if transport else [])]
+
+
+def _shown(out: Path | None, stem: str) -> Path:
+    """Where the run will be, with a page that waits for it."""
+    out = out or free_name(Path("runs"), stem)
+    open_page(out)
+    return out
 
 
 def _check_alone(resume: Path, others: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from dpp2 import BadInput, Experiment, Simulation
+from orchestrator.logged import LoggedMetrics
 from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
 from store.rundir import RunDirectory
 
@@ -21,6 +22,7 @@ class Embedded:
 
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         saved, saved_at, chunk = simulation.k, time.monotonic(), 1
+        metrics = LoggedMetrics(simulation, directory.log)
         with stop_requests() as stop_requested:
             while simulation.remaining:
                 began = time.monotonic()
@@ -32,6 +34,7 @@ class Embedded:
                 now = time.monotonic()
                 chunk = max(1, int(chunk * _LOOK_SECONDS / max(now - began, 1e-6))) if now > began else chunk
                 progress(simulation.k, simulation.allowance.rounds, f"gap {simulation.gap:.2e}")
+                metrics.look()
                 if now - saved_at > _CHECKPOINT_SECONDS or stop_requested():
                     directory.save(simulation.snapshot(saved))
                     saved, saved_at = simulation.k, now

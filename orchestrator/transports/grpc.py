@@ -44,6 +44,7 @@ class Grpc:
         from node.server import run_folder
         from orchestrator.herald import Herald
         from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
+        from orchestrator.logged import LoggedDrive
         from orchestrator.merge import load_node_records
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
@@ -60,10 +61,13 @@ class Grpc:
         clock = RoundClock(nodes / "seconds.json", simulation.seconds)
 
         herald = Herald(errors.print)
+        logged = LoggedDrive(directory.log, prepared, rounds, tls=tls, tap=str(getattr(tap, "name", "")))
+        logged.begin(groups, simulation.k)
 
         def heard(drive: Drive) -> None:
             clock.hear(drive)
             herald.look(drive)
+            logged.look(drive)
             progress(drive.round, rounds, waiting(drive.late()))
 
         with stop_requests() as stop_requested:

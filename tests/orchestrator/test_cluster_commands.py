@@ -158,6 +158,16 @@ def assert_collected(machines: Machines, dpp2: Call) -> None:
         assert (machines.folder / "run" / name).read_bytes() == (apart / name).read_bytes(), name
 
 
+def assert_described(folder: Path) -> None:
+    """For whoever watches: what is public and what the orchestrator hears, and nothing that agents keep."""
+    assert {path.name for path in folder.iterdir()} == {"experiment.toml", "cluster.toml", "events.jsonl"}
+    first, *between, last = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert (first["kind"], first["tls"], first["telemetry"], first["groups"]) == ("began", True, False, [[0], [1, 2]])
+    assert (last["kind"], last["how"], last["round"]) == ("ended", "finished", 12)
+    assert [node["state"] for node in between[-1]["nodes"]] == ["finished", "finished"]
+    assert not [line for line in between if line.get("points")]
+
+
 # --- from certificates to a run directory ---------------------------------------------------------------------
 
 
@@ -172,6 +182,7 @@ def test_certs_nodes_orchestrate_collect(machines: Machines, dpp2: Call, quick: 
     report = json.loads(done.out)
     assert (report["rounds"], report["wanted"], report["stopped"], report["diverged"]) == (12, 12, "", False)
     assert report["frames"] == 2 * 12 * 2  # phases, rounds, nodes with one neighbour each
+    assert_described(machines.folder / "orchestrator.watch")
     for node in nodes:
         assert ended(node) == ""
     assert_collected(machines, dpp2)

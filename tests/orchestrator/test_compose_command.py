@@ -50,7 +50,7 @@ def test_the_files_of_the_repository_are_what_the_command_writes(
 def test_a_container_for_each_agent_and_a_relay_for_each_link(composed: Call, tmp_path: Path) -> None:
     tree = composed("--agents", 20, "--topology", "ring")
     assert sorted(tree["services"]) == sorted(
-        [*(f"agent-{agent}" for agent in range(20)), "orchestrator", "eavesdropper", "audit"]
+        [*(f"agent-{agent}" for agent in range(20)), "orchestrator", "eavesdropper", "audit", "page"]
     )
     cluster = Cluster.load(tmp_path / "deploy" / "ring-20" / "cluster.toml")
     relay = tree["services"]["eavesdropper"]["command"]
@@ -65,10 +65,20 @@ def test_whoever_waits_gives_up_some_time(override: str | None, composed: Call) 
     options = ("--override", override) if override else ()
     services = composed("--agents", 3, "--topology", "ring", *options)["services"]
     commands = {name: str(service["command"]) for name, service in services.items() if "command" in service}
-    for name in set(commands) - {"audit"}:
+    for name in set(commands) - {"audit", "page"}:  # the page is only there for those who ask for it
         assert "--patience " in commands[name], name
     for name, service in services.items():
         assert service.get("restart", "no") == ("on-failure:8" if name.startswith("agent") and not override else "no")
+
+
+def test_the_page_is_for_this_machine_alone_reads_and_is_only_there_if_asked_for(composed: Call) -> None:
+    page = composed("--agents", 3, "--topology", "ring")["services"]["page"]
+    assert page["profiles"] == ["page"]
+    assert page["ports"] == ["127.0.0.1:8321:8321"]
+    assert all(volume.endswith(":ro") for volume in page["volumes"])
+    assert "secrets" not in page
+    assert "--host 0.0.0.0" in page["command"]
+    assert page["environment"] == {"DPP2_PAGE_TOKEN": "${DPP2_PAGE_TOKEN:-}"}
 
 
 def test_an_agent_gets_its_own_secrets_and_every_secret_has_a_file(composed: Call) -> None:
@@ -134,12 +144,16 @@ def test_keys_are_made_once_and_for_their_owner_alone(tmp_path: Path) -> None:
         subprocess.run(line, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
         return {str(p.relative_to(tmp_path)): p.read_bytes() for p in (tmp_path / "secrets").rglob("*") if p.is_file()}
 
-    first, second = make(2), make(3)
+    first = make(2)
+    tokens = [line for line in (tmp_path / ".env").read_text().split() if line.startswith("DPP2_PAGE_TOKEN=")]
+    second = make(3)
     assert {name: second[name] for name in first} == first
     assert {"secrets/agent-2.key", "secrets/agent-2.npz", "secrets/certs/node-2/cert.pem"} <= set(second) - set(first)
     for path in (tmp_path / "secrets").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o400), path
-    user = (tmp_path / ".env").read_text().split()[0]
+    user, _, token = (tmp_path / ".env").read_text().split()
     assert user == f"DPP2_UID={os.getuid() or 10001}"
+    assert token == tokens[0]
+    assert len(token) == len("DPP2_PAGE_TOKEN=") + 32
     assert (tmp_path / "runs" / "nodes" / "agent-2").stat().st_uid == (os.getuid() or 10001)
     Identity.load(tmp_path / "secrets" / "certs" / "node-1", node_names([1]))

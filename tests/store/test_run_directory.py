@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, dpp2: Call, small: list[str])
 
 def test_files(made: Path) -> None:
     records = {"observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json"}
-    own = {"experiment.toml", "result.json", "convergence.png", "epsilon.png"}
+    own = {"experiment.toml", "result.json", "convergence.png", "epsilon.png", "events.jsonl"}
     assert {path.name for path in made.iterdir()} == own | records | {"checkpoint"}
     assert [path.name for path in (made / "checkpoint").iterdir()] == ["state.npz"]
 

@@ -1,0 +1,31 @@
+"""`dpp2 playground`."""
+
+from __future__ import annotations
+
+from orchestrator.cli.app import Json, app, examples
+from orchestrator.cli.watch import Host, NoOpen, Port, Token, announced, check_installed
+
+
+@app.command(epilog=examples("dpp2 playground", "dpp2 playground --port 8320 --no-open"))
+def playground(
+    port: Port = 0,
+    host: Host = "127.0.0.1",
+    token: Token = "",
+    no_open: NoOpen = False,
+    json: Json = False,
+) -> None:
+    """A page with controls: every change is run at once, attacked and accounted for."""
+    check_installed("playground")
+    from page.app import playground_app
+    from page.playground import Playground
+    from page.serve import Address, open_browser, serve
+    from page.worker import Worker
+
+    address, worker = Address(host, port, token), Worker(nice=0)
+
+    def announce(url: str) -> None:
+        announced(url, json)
+        if not no_open:
+            open_browser(url)
+
+    serve(playground_app(Playground(worker), worker, address.door), address, announce)

@@ -1,0 +1,123 @@
+"""`dpp2 watch`, and `--watch` of the commands that run something."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpp2 import BadInput
+from orchestrator.cli.app import Json, app, examples
+from orchestrator.output import console, print_json
+
+if TYPE_CHECKING:
+    from page.watching import Watching
+
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show it on a page in the browser, from a process of its own (extra [page]).")
+]
+Port = Annotated[int, typer.Option(metavar="P", help="Where the page listens (0: any free port).")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Other than this machine's own browser: with --token.")]
+Token = Annotated[
+    str, typer.Option(envvar="DPP2_PAGE_TOKEN", metavar="TEXT", help="What a browser elsewhere must know.")
+]
+NoOpen = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
+
+_UNWATCHED_SECONDS = 30.0  # after which a page that a run has started ends, once the run and all viewers have gone
+
+
+@app.command(
+    epilog=examples(
+        "dpp2 watch runs/paper-1",
+        "dpp2 watch runs/paper-1 --speed 25",
+        "dpp2 watch orchestrator.watch --tap captures --port 8321",
+    )
+)
+def watch(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, or what dpp2 orchestrate keeps.")],
+    port: Port = 0,
+    host: Host = "127.0.0.1",
+    token: Token = "",
+    speed: Annotated[
+        float | None, typer.Option(metavar="R", help="Replay a run that is over, at R rounds a second.")
+    ] = None,
+    tap: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Captures of an eavesdropper that lie elsewhere.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="RUN may still have to begin.")] = False,
+    no_open: NoOpen = False,
+    started_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    json: Json = False,
+) -> None:
+    """Show a run on a page: one under way as it goes, one that is over as it ended, or replayed.
+
+    The page only reads. It can be ended and started again at any time, and the run does not notice.
+    """
+    check_installed("watch")
+    from page.app import watch_app
+    from page.past import replayed
+    from page.place import Place
+    from page.serve import Address, open_browser, serve
+    from page.watching import Watching
+    from page.worker import Worker
+
+    if not wait and not any((run / name).is_file() for name in ("experiment.toml", "events.jsonl")):
+        raise BadInput("RUN", str(run), "a run directory (--wait: one that is still to come)")
+    if speed is not None:
+        if not 0 < speed <= 1e6:
+            raise BadInput("--speed", speed, "a number > 0: rounds a second")
+        replayed(run, speed, lambda: 0.0)  # whatever is wrong with it is said now
+    address, worker = Address(host, port, token), Worker()
+    watching = Watching(Place(run, tap), worker, speed=speed)
+
+    def announce(url: str) -> None:
+        announced(url, json)
+        if not no_open:
+            open_browser(url)
+
+    until = None if started_by is None else partial(_unwatched, watching, started_by)
+    serve(watch_app(watching, worker, address.door), address, announce, until)
+
+
+def announced(url: str, json: bool) -> None:
+    """The one line, or the one document."""
+    if json:
+        print_json({"url": url})
+        sys.stdout.flush()
+    else:
+        console.print(f"the page is at {url} (Ctrl-C ends it; the run does not notice)")
+
+
+async def _unwatched(watching: Watching, parent: int) -> None:
+    """Until whoever has started this page has gone, and nobody has looked for a while."""
+    alone = 0.0
+    while alone < _UNWATCHED_SECONDS:
+        await asyncio.sleep(1.0)
+        alone = 0.0 if watching.feed.viewers or os.getppid() == parent else alone + 1.0
+
+
+def open_page(run: Path) -> None:
+    """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
+    check_installed("--watch")
+    command = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    subprocess.Popen(
+        command, stdout=sys.stderr, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **threads},
+        preexec_fn=_step_back,
+    )  # fmt: skip
+
+
+def _step_back() -> None:
+    os.nice(10)  # the run comes first
+
+
+def check_installed(option: str) -> None:
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise BadInput(option, "on", "the extra that it needs: pip install 'dpp2[page]'")

@@ -1,0 +1,157 @@
+"""What has been overheard of a run so far, and what is true of it: read from whatever the run writes anyway.
+
+A run that is over has observation.npz and truth.npz. While it goes on, an embedded run's checkpoints hold both, and
+with a tap its captures can be decoded as far as they go; nodes that keep telemetry append x and gradients to their
+records.
+The two functions share nothing: what is overheard goes to attacks, the truth to the scorer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from adversary.audit import Attacker, Interception, intercepted
+from adversary.observation import Observation
+from adversary.scoring import Truth
+from adversary.tap.decode import decode
+from adversary.tap.public import Public
+from dpp2 import BadInput, Experiment
+from dpp2.arrays import Array
+from dpp2.weights import weight_matrix
+from node.cluster import Cluster
+from orchestrator.merge import FolderRecords
+from page.place import Place
+from store.files import read_npz
+
+MOST_NUMBERS = 4_000_000  # of one phase: of longer records the end is taken
+
+
+def heard(place: Place, experiment: Experiment, until: int | None = None) -> Interception | None:
+    """All that an eavesdropper has, up to a round; None where there is nothing yet."""
+    found = _finished(place.run) or _tapped(place, experiment) or _checkpointed(place.run, experiment)
+    if found is None or found.observation is None:
+        return found
+    return replace(found, observation=_cut(found.observation, until))
+
+
+def _finished(run: Path) -> Interception | None:
+    if not (run / "observation.npz").is_file():
+        return None
+    return intercepted(run, Attacker())
+
+
+def _tapped(place: Place, experiment: Experiment) -> Interception | None:
+    """Captures as far as they go: what is missing at their end is not there yet."""
+    with suppress(BadInput, OSError):
+        cluster = Cluster.load(place.cluster)
+        decoded = decode([place.captures], Public.of(experiment, cluster.addresses, cluster.links))
+        if decoded.observation is not None:
+            return Interception(_complete(decoded.observation), "the captures of the tap, decoded as far as they go")
+        if decoded.ciphertext is not None:
+            leaks = tuple(map(str, decoded.ciphertext.still_leaks))
+            return Interception(None, "the captures of the tap: the wire carries ciphertext", leaks)
+    return None
+
+
+def _complete(observation: Observation) -> Observation | None:
+    """Rounds in which everybody was heard, from the first one on: messages of the last ones may be under way."""
+    ever = np.asarray(observation.heard.any(axis=0))
+    missing = np.flatnonzero(np.asarray(observation.heard[:, ever].sum(axis=1)) < ever.sum())
+    return _part(observation, 0, int(missing[0]) if len(missing) else observation.shape[0])
+
+
+def _checkpointed(run: Path, experiment: Experiment) -> Interception | None:
+    parts = _parts(run, experiment.algorithm.phases)
+    if not parts:
+        return None
+    network = experiment.network.resolve()
+    P = weight_matrix(network.graph(), network.weights).toarray()
+    return Interception(Observation.of({**parts, "P": P}), "checkpoints of the run, which keep what it sends")
+
+
+def _cut(observation: Observation, until: int | None) -> Observation | None:
+    """Rounds up to `until`, and of a long record the end."""
+    rounds, agents, dimension = observation.shape
+    last = rounds if until is None else min(max(until - observation.first, 0), rounds)
+    return _part(observation, max(last - MOST_NUMBERS // (agents * dimension), 0), last)
+
+
+def _part(observation: Observation, first: int, last: int) -> Observation | None:
+    if last <= first:
+        return None
+    phases = {name: rows[first:last] for name, rows in observation.phases.items()}
+    return replace(observation, phases=phases, first=observation.first + first)
+
+
+def truth(place: Place, experiment: Experiment) -> Truth | None:
+    """What the agents have kept to themselves, if they wrote it down; for the scorer alone."""
+    if experiment.run.telemetry != "full":
+        return None
+    if (place.run / "truth.npz").is_file():
+        return Truth.load(place.run)
+    section = experiment.algorithm
+    names = ("x", "grad", *section.noises, *section.scalars)
+    found = _parts(place.run, names) or _recorded(place.run, names, len(section.scalars), experiment.network.agents)
+    return Truth.of(found, experiment) if found else None
+
+
+def _parts(run: Path, names: tuple[str, ...]) -> dict[str, Array]:
+    """From the checkpoints of an embedded run: parts follow each other, and a resumed run may write some again."""
+    read: dict[str, list[Array]] = {name: [] for name in names}
+    done = 0
+    for path in sorted((run / "checkpoint").glob("records-*.npz")):
+        with suppress(OSError, ValueError, KeyError, EOFError):
+            first, part = int(path.name.split("-")[1]), read_npz(path)
+            if first != done:
+                break
+            for name in names:
+                read[name].append(part[name])
+            done += len(part[names[0]])
+    return {name: np.concatenate(arrays) for name, arrays in read.items()} if done else {}
+
+
+def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> dict[str, Array]:
+    """From the records of nodes on this machine, as far as all of them have come."""
+    folders = list(_node_folders(run))
+    if sorted(agent for hosted, _ in folders for agent in hosted) != list(range(agents)):
+        return {}
+    rows, numbers = names[: len(names) - scalars], names[len(names) - scalars :]
+    with suppress(BadInput, OSError, ValueError):
+        dimension = _dimension(folders)
+        rounds = min(_rounds(path, "x", len(hosted) * dimension) for hosted, path in folders)
+        made: dict[str, Array] = {name: np.empty((rounds, agents, dimension)) for name in rows}
+        for hosted, path in folders:
+            for name in rows:
+                content = FolderRecords(path).read(name, rounds, len(hosted) * dimension)
+                made[name][:, hosted] = content.reshape(rounds, len(hosted), dimension)
+        path = folders[0][1]
+        made |= {name: FolderRecords(path).read(name, rounds, 1).reshape(rounds) for name in numbers}
+        return made if rounds else {}
+    return {}
+
+
+def _node_folders(run: Path) -> Iterator[tuple[list[int], Path]]:
+    for facts in sorted(run.glob("nodes/node-*/runs/*/node.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            yield [int(agent) for agent in json.loads(facts.read_text())["agents"]], facts.parent
+
+
+def _dimension(folders: list[tuple[list[int], Path]]) -> int:
+    """Blocks of x and of f differ in their numbers per agent: (8·n·d + 8)·k and (8·n + 8)·k bytes."""
+    hosted, path = folders[0]
+    of_x, of_f = ((path / "records" / f"{name}.f64").stat().st_size for name in ("x", "values"))
+    agents = len(hosted)
+    rounds = of_f // (8 * (agents + 1))
+    if not rounds:
+        raise ValueError("nothing is on record yet")
+    return round((of_x / rounds / 8 - 1) / agents)
+
+
+def _rounds(path: Path, name: str, width: int) -> int:
+    return (path / "records" / f"{name}.f64").stat().st_size // (8 * (width + 1))

@@ -1,0 +1,107 @@
+"""The eavesdropper at work: the attacks that apply, on what was overheard so far, scored where there is a truth.
+
+Attacks get a view and nothing else; the truth goes to the scorer. What comes out is thinned: a curve has some hundred
+points, whatever the run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adversary.attacks import ATTACKS, Attack
+from adversary.audit import Attacker, Interception, public_knowledge
+from adversary.findings import Finding, Skipped, attempt
+from adversary.observation import Observation
+from adversary.report.one_line import one_line
+from adversary.scoring import Errors, Truth
+from dpp2 import Experiment
+from dpp2.arrays import Array
+from page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
+
+QUICK = tuple(attack for attack in ATTACKS if attack.quick)
+_POINTS = 240  # of one curve
+_MOST_GUESSED = 24_000  # numbers of x̂ and ∇̂f in one document
+_NO_TRUTH = "errors cannot be measured: nobody here may see x (no telemetry)"
+
+
+def overheard(
+    experiment: Experiment, heard: Interception, truth: Truth | None, attacks: Sequence[Attack] = QUICK
+) -> OverheardDocument:
+    """Everything that the page shows of an eavesdropper on all channels."""
+    observation = heard.observation
+    if observation is None:
+        return _ciphertext(heard)
+    view = Attacker().view(observation, public_knowledge(experiment, observation), truth)
+    tried = [attempt(attack, view, truth) for attack in attacks if not attack.excludes]
+    findings = [one for one in tried if isinstance(one, Finding)]
+    broken, verdict = one_line(experiment, findings, scored=truth is not None)
+    first, rounds = observation.first, observation.shape[0]
+    return OverheardDocument(
+        source=heard.source,
+        ciphertext=(),
+        first=first,
+        last=first + rounds - 1,
+        channels=len(observation.channels),
+        attacks=[_attack(one, first) for one in findings],
+        skipped=[SkippedDocument(one.name, one.reason) for one in tried if isinstance(one, Skipped)],
+        unscored=None if truth else _NO_TRUTH,
+        truth=_true(truth, observation, len(findings)) if truth else None,
+        guesses={one.name: guess for one in findings if (guess := _guess(one, len(findings)))},
+        verdict=verdict,
+        broken=broken,
+    )
+
+
+def _ciphertext(heard: Interception) -> OverheardDocument:
+    said = "The eavesdropper hears ciphertext: no attack has anything to work on."
+    return OverheardDocument(heard.source, heard.leaks, 0, 0, 0, (), (), None, None, {}, said, False)
+
+
+def _attack(finding: Finding, first: int) -> AttackDocument:
+    return AttackDocument(
+        name=finding.name,
+        summary=finding.attack.summary,
+        listens=finding.attack.listens,
+        x=_curve(finding.errors.get("x"), first),
+        gradient=_curve(finding.errors.get("gradient"), first),
+        x_now=finding.error("x"),
+        gradient_now=finding.error("gradient"),
+    )
+
+
+def _curve(errors: Errors | None, first: int) -> list[Point]:
+    """Some of the rounds, the last one among them."""
+    if errors is None:
+        return []
+    chosen = _some(len(errors.rounds))
+    return [(first + int(k), float(errors.rounds[k])) for k in chosen]
+
+
+def _some(count: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, min(count, _POINTS)).round().astype(np.intp))
+
+
+def _guess(finding: Finding, attacks: int) -> GuessDocument | None:
+    x, grad = finding.estimate.x, finding.estimate.grad
+    if x is None and grad is None:
+        return None
+    return GuessDocument(_last(x, attacks), _last(grad, attacks))
+
+
+def _true(truth: Truth, observation: Observation, attacks: int) -> GuessDocument | None:
+    """In the last round that was heard, if it is on record already."""
+    k = observation.first + observation.shape[0] - 1
+    if k >= len(truth.x):
+        return None
+    return GuessDocument(_last(truth.x[k : k + 1], attacks), _last(truth.grad[k : k + 1], attacks))
+
+
+def _last(rows: Array | None, attacks: int) -> list[list[float]]:
+    """Of as many agents as fit."""
+    if rows is None or not len(rows):
+        return []
+    agents = max(_MOST_GUESSED // (2 * (attacks + 1) * rows.shape[2]), 1)
+    return [[float(value) for value in row] for row in rows[-1, :agents]]

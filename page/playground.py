@@ -1,0 +1,84 @@
+"""The playground's server side: one state after the other goes to the worker, and of each viewer the newest wins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from typing import Any
+
+from page.controls import MOST_AGENTS, MOST_ROUNDS, PAPER, PRESETS, TOPOLOGIES
+from page.worker import Worker
+
+_MOST_KEPT = 64  # answers
+_MOST_WAITING = 16
+_MOST_VIEWERS = 256
+_PLAY = "page.played:play"
+
+
+class Refused(Exception):
+    """No answer, and the status that says why."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Playground:
+    """All viewers of one playground."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self._busy = worker, asyncio.Lock()
+        self._kept: OrderedDict[str, str] = OrderedDict()
+        self._newest: OrderedDict[str, int] = OrderedDict()  # by viewer: the number of its newest question
+        self._waiting = 0
+
+    def described(self) -> dict[str, Any]:
+        """What the controls are made of."""
+        return {
+            "mode": "playground",
+            "presets": {name: preset.query() for name, preset in PRESETS.items()},
+            "defaults": {name: _text(value) for name, value in asdict(PAPER).items()},
+            "topologies": list(TOPOLOGIES),
+            "most": {"agents": MOST_AGENTS, "rounds": MOST_ROUNDS},
+        }
+
+    async def warm_up(self) -> None:
+        """The first page that is opened finds the paper's run done, and what tier three needs loaded."""
+        for name in ("The paper", "Tier three"):
+            await self.play(PRESETS[name].query(), "")
+
+    async def play(self, given: Mapping[str, str], viewer: str) -> str:
+        key = json.dumps(sorted(given.items()))
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        if self._waiting >= _MOST_WAITING:
+            raise Refused("too many are playing: try again in a moment", 503)
+        number = self._newest[viewer] = self._newest.get(viewer, 0) + 1
+        while len(self._newest) > _MOST_VIEWERS:
+            self._newest.popitem(last=False)
+        self._waiting += 1
+        try:
+            async with self._busy:
+                if viewer and self._newest.get(viewer) != number:
+                    raise Refused("a newer question came after this one", 409)
+                found = self._kept.get(key) or await self._worker.do(_PLAY, dict(given))
+        except BrokenProcessPool:
+            raise Refused("that was too much for this machine: less of it may do", 500) from None
+        finally:
+            self._waiting -= 1
+        self._kept[key] = found
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return str(found)
+
+
+def _text(value: object) -> str:
+    """As an address has it."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)

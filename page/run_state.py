@@ -1,0 +1,139 @@
+"""How far a run has come, from the lines of its events.jsonl. No I/O; whatever a run writes, this stays small."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from page.documents import EventDocument, NodeDocument, ProgressDocument
+
+MOST_POINTS = 600  # of a curve: when there are more, every other one goes
+MOST_EVENTS = 100
+_MOST_NODES = 1000
+_SILENT_SECONDS = 15.0  # a run writes every five seconds, if nothing else
+_RATE_SECONDS = 3.0  # over which rounds are counted
+_WORDS = {
+    "finished": "The run has finished.",
+    "interrupted": "The run was interrupted",
+    "failed": "The run has failed",
+    "stopped": "The run was stopped",
+    "diverged": "The run has diverged",
+}
+_ACTIVE = ("waiting", "running")
+
+
+class RunState:
+    """Takes lines in, gives documents out."""
+
+    def __init__(self) -> None:
+        self.began: dict[str, Any] | None = None
+        self.round, self.uncovered = 0, None  # type: int, int | None
+        self._status, self._at, self._seconds, self._bytes = "waiting", 0.0, 0.0, 0
+        self._points: list[list[float | None]] = []
+        self._since = 0  # points from this round on have not been told yet
+        self._nodes: list[NodeDocument] = []
+        self._events: deque[EventDocument] = deque(maxlen=MOST_EVENTS)
+        self._report: Mapping[str, float] = {}
+        self._lately: deque[tuple[float, int]] = deque(maxlen=64)
+
+    @property
+    def over(self) -> bool:
+        return self._status not in _ACTIVE
+
+    @property
+    def has_begun(self) -> bool:
+        return self._status != "waiting"
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """A line that is not as it should be changes nothing: the file may be anybody's."""
+        self._at = float(line["at"])
+        taking = {"began": self._begin, "rounds": self._come_on, "happened": self._happen, "ended": self._end}
+        if (take := taking.get(line["kind"])) is not None:
+            try:
+                take(line)
+            except (KeyError, TypeError, ValueError):
+                return
+
+    def _begin(self, line: Mapping[str, Any]) -> None:
+        k = int(line["round"])
+        if self.began is not None and self.began.get("run_id") != line["run_id"]:  # another run in the same place
+            self.__init__()  # type: ignore[misc]
+        self._note(line, "resumed" if k or self.began else "began", f"{'goes on' if k else 'begins'} with round {k}")
+        self.began, self._status, self.round = dict(line), "running", k
+        self._lately.clear()
+        self._report = {}
+
+    def _come_on(self, line: Mapping[str, Any]) -> None:
+        self.round, self._seconds, self._bytes = int(line["round"]), float(line["seconds"]), int(line["bytes"])
+        if not self.over:
+            self._status = "running"
+        self._lately.append((self._at, self.round))
+        nodes = line.get("nodes", [])[:_MOST_NODES]
+        self._nodes = [
+            NodeDocument(int(n["node"]), int(n["round"]), str(n["state"]), int(n["bytes"]), int(n["refused"]))
+            for n in nodes
+        ] or self._nodes
+        self._add([[_number(value) for value in point[:4]] for point in line.get("points", [])])
+
+    def _happen(self, line: Mapping[str, Any]) -> None:
+        if line["what"] == "uncovered":
+            self.uncovered = int(line["round"])
+        self._note(line, str(line["what"]), str(line["text"]))
+
+    def _end(self, line: Mapping[str, Any]) -> None:
+        how = str(line["how"])
+        self._status, self.round = how, int(line["round"])
+        self._report = {str(name): float(value) for name, value in line.get("report", {}).items()}
+        why = str(line.get("text", ""))
+        self._note(line, how, f"{_WORDS.get(how, how)}{': ' if why else ''}{why}")
+        self._nodes = [NodeDocument(n.node, n.round, "finished", n.bytes, n.refused) for n in self._nodes]
+
+    def _note(self, line: Mapping[str, Any], what: str, text: str) -> None:
+        self._events.appendleft(EventDocument(float(line["at"]), int(line["round"]), what[:40], text[:2000]))
+
+    def _add(self, points: Sequence[list[float | None]]) -> None:
+        """Points that begin before others end take their place: a resumed run, or the whole curve at the end."""
+        if not points:
+            return
+        first = points[0][0]
+        assert first is not None
+        self._points = [point for point in self._points if point[0] is not None and point[0] < first]
+        self._points += points
+        self._since = min(self._since, int(first))
+        while len(self._points) > MOST_POINTS:
+            self._points = [*self._points[:-1:2], self._points[-1]]
+            self._since = 0
+
+    def progress(self, now: float, *, whole: bool) -> ProgressDocument:
+        """All points, or those that have not been told yet."""
+        since = 0 if whole else self._since
+        points = [point for point in self._points if point[0] is not None and point[0] >= since]
+        if not whole and self._points:
+            self._since = int(self._points[-1][0] or 0) + 1
+        silent = self._status == "running" and now - self._at > _SILENT_SECONDS
+        return ProgressDocument(
+            status="silent" if silent else self._status,
+            round=self.round,
+            seconds=self._seconds,
+            rate=self._rate(),
+            bytes=self._bytes,
+            points=points,
+            since=since,
+            nodes=list(self._nodes),
+            events=list(self._events),
+            report=self._report,
+        )
+
+    def _rate(self) -> float | None:
+        """Rounds a second over the last few seconds; of a run that is over, all in all."""
+        if self.over:
+            return self.round / self._seconds if self._seconds else None
+        recent = [one for one in self._lately if self._at - one[0] <= _RATE_SECONDS]
+        if len(recent) < 2 or recent[-1][0] == recent[0][0]:
+            return None
+        return (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0])
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

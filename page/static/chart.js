@@ -1,0 +1,120 @@
+// Line charts in SVG. Lines are told apart by their pattern and by a label at their end, not by colour alone.
+
+import { drawn, number, power } from "./dom.js";
+
+const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 5", "12 4", "6 2 2 2 2 2"];
+const LEFT = 52;
+const RIGHT = 116;
+const TOP = 12;
+const BOTTOM = 36;
+
+export function chart(target, { series, log, alt, below, limit, empty, logged }) {
+  const width = Math.max(target.clientWidth, 240);
+  const height = Math.max(target.clientHeight, 160);
+  const shown = series.filter((one) => one.points.some((point) => visible(point[1], log)));
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": alt });
+  if (!shown.length) {
+    svg.append(drawn("text", { class: "empty", x: width / 2, y: height / 2, "text-anchor": "middle" }, empty));
+    target.replaceChildren(svg);
+    return;
+  }
+  const scale = scales(shown, { log, limit, width, height });
+  svg.append(...axes(scale, { log, below, logged }));
+  const ends = [];
+  shown.forEach((one, index) => {
+    const dash = one.main ? "" : DASHES[(index % (DASHES.length - 1)) + 1];
+    svg.append(drawn("path", { class: one.main ? "series main" : "series", d: path(one.points, scale, log), "stroke-dasharray": dash || null }));
+    const end = one.points.findLast((point) => visible(point[1], log));
+    ends.push({ y: scale.y(end[1]), x: scale.x(end[0]), text: one.name, main: one.main });
+  });
+  if (limit) {
+    const y = scale.y(limit.value);
+    svg.append(drawn("path", { class: "limit", d: `M${LEFT} ${y}H${width - RIGHT}` }));
+    svg.append(drawn("text", { class: "limit-label", x: LEFT + 6, y: y - 5 }, limit.name));
+  }
+  svg.append(...labels(ends, width, height));
+  target.replaceChildren(svg);
+}
+
+function visible(value, log) {
+  return value !== null && value !== undefined && Number.isFinite(value) && (!log || value >= 0);
+}
+
+const FLOOR = 1e-17;
+const lifted = (value, log) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
+
+function scales(series, { log, limit, width, height }) {
+  let [low, high, last] = [Infinity, -Infinity, 1];
+  for (const one of series) {
+    for (const [k, value] of one.points) {
+      last = Math.max(last, k);
+      if (!visible(value, log)) continue;
+      low = Math.min(low, lifted(value, log));
+      high = Math.max(high, lifted(value, log));
+    }
+  }
+  if (limit) {
+    low = Math.min(low, lifted(limit.value, log));
+    high = Math.max(high, lifted(limit.value, log));
+  }
+  if (log) [low, high] = [Math.floor(low), Math.ceil(high)];
+  if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
+  const x = (k) => LEFT + (k / last) * (width - LEFT - RIGHT);
+  const y = (value) => TOP + ((high - lifted(value, log)) / (high - low)) * (height - TOP - BOTTOM);
+  return { x, y, low, high, last, width, height };
+}
+
+function axes(scale, { log, below, logged }) {
+  const made = [];
+  const step = niceStep(scale.high - scale.low, log);
+  for (let tick = Math.ceil(scale.low / step) * step; tick <= scale.high + 1e-9; tick += step) {
+    const value = log ? 10 ** tick : tick;
+    const y = scale.y(value);
+    const label = log || logged ? (Number.isInteger(tick) ? power(tick) : number(10 ** tick)) : number(value);
+    made.push(drawn("path", { class: "grid", d: `M${LEFT} ${y}H${scale.width - RIGHT}` }));
+    made.push(drawn("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, label));
+  }
+  const bottom = scale.height - BOTTOM;
+  made.push(drawn("path", { class: "axis", d: `M${LEFT} ${bottom}H${scale.width - RIGHT}` }));
+  const stepX = niceStep(scale.last, false);
+  for (let k = 0; k <= scale.last + 1e-9; k += stepX) {
+    made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
+  }
+  made.push(drawn("text", { x: (LEFT + scale.width - RIGHT) / 2, y: bottom + 33, "text-anchor": "middle" }, below));
+  return made;
+}
+
+function niceStep(range, whole) {
+  const rough = range / 5;
+  if (whole) return Math.max(1, Math.ceil(rough));
+  const unit = 10 ** Math.floor(Math.log10(rough || 1));
+  return unit * [1, 2, 5, 10].find((one) => one * unit >= rough);
+}
+
+function path(points, scale, log) {
+  let made = "";
+  let pen = "M";
+  for (const [k, value] of points) {
+    if (!visible(value, log)) {
+      pen = "M";
+      continue;
+    }
+    made += `${pen}${scale.x(k).toFixed(1)} ${scale.y(value).toFixed(1)}`;
+    pen = "L";
+  }
+  return made;
+}
+
+// Labels at the ends of lines, moved apart where they would overlap.
+function labels(ends, width, height) {
+  const sorted = ends.toSorted((one, other) => one.y - other.y);
+  let above = TOP - 8;
+  for (const end of sorted) {
+    end.at = Math.max(end.y, above + 14);
+    above = end.at;
+  }
+  const over = Math.max(above - (height - BOTTOM), 0);
+  return sorted.map((end) =>
+    drawn("text", { class: end.main ? "label main" : "label", x: width - RIGHT + 8, y: end.at - over + 4 }, end.text),
+  );
+}

@@ -1,0 +1,72 @@
+// Small things that every panel needs. Text goes in as text, never as markup.
+
+export const byId = (id) => document.getElementById(id);
+
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  fill(made, properties, children);
+  return made;
+}
+
+export function drawn(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  fill(made, attributes, children);
+  return made;
+}
+
+function fill(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+}
+
+export function say(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+export function table(target, caption, head, rows) {
+  const cell = (tag, value, index) => {
+    const made = element(tag, { class: head[index].number ? "number" : null, scope: tag === "th" ? "col" : null });
+    made.append(value instanceof Node ? value : String(value));
+    return made;
+  };
+  target.replaceChildren(
+    element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, ...head.map((one, index) => cell("th", one.name, index)))),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((value, index) => cell("td", value, index))))),
+  );
+}
+
+const SUPERSCRIPT = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+
+export function power(exponent) {
+  return "10" + [...String(exponent)].map((digit) => SUPERSCRIPT[digit]).join("");
+}
+
+export function number(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 0.001 && size < 100000) return String(Number(value.toPrecision(3)));
+  const [digits, exponent] = value.toExponential(1).split("e");
+  return `${digits}·${power(Number(exponent))}`;
+}
+
+export function fromLog10(log) {
+  if (log === null || log === undefined) return "∞";
+  if (log > -3 && log < 5) return number(10 ** log);
+  const exponent = Math.floor(log);
+  return `${(10 ** (log - exponent)).toFixed(1)}·${power(exponent)}`;
+}
+
+export function bytes(count) {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let unit = 0;
+  let value = count;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}

@@ -1,0 +1,298 @@
+// What is shown of a state: each function fills one panel from one document.
+
+import { chart } from "./chart.js";
+import { byId, bytes, drawn, element, fromLog10, number, say, table } from "./dom.js";
+
+const STATUS = {
+  waiting: "waiting for the run to begin",
+  running: "under way",
+  silent: "no news: the run may have died",
+  finished: "finished",
+  stopped: "stopped by its budget",
+  diverged: "diverged",
+  interrupted: "interrupted",
+  failed: "failed",
+};
+const NODE = { ok: "on its way", late: "late", gone: "gone, restarting", absent: "not there yet", finished: "done" };
+const ACTIVE = ["waiting", "running", "silent"];
+
+export function lead(state) {
+  const { progress, overheard, network } = state;
+  const kicker = byId("kicker");
+  say(kicker, `${STATUS[progress?.status ?? "waiting"] ?? progress.status}${standing(overheard)}`);
+  kicker.className = `kicker${overheard?.broken === true ? " broken" : overheard?.broken === false ? " hidden-well" : ""}`;
+  say(byId("verdict"), headline(state));
+  if (network) {
+    const hosted = network.groups.length ? `${network.groups.length} nodes over gRPC, ${network.tls ? "TLS" : "plaintext"}` : "in one process";
+    say(byId("description"), `${network.algorithm} on the ${network.problem} problem: ${network.agents} agents, ${network.links.length} links, ${hosted}.`);
+    say(byId("name"), network.name);
+    document.title = `${network.name} · DPP²`;
+  }
+  figures(state);
+}
+
+const standing = (overheard) =>
+  overheard?.broken === true ? " · overheard" : overheard?.broken === false ? (overheard.ciphertext.length ? " · ciphertext" : " · not recovered") : "";
+
+function headline({ progress, overheard }) {
+  if (progress?.status === "diverged") return `The run has diverged. ${overheard?.verdict ?? ""}`.trim();
+  if (overheard?.verdict) return overheard.verdict;
+  if (!progress || progress.status === "waiting") return "Waiting for the run to begin.";
+  return ACTIVE.includes(progress.status) ? "The run is under way; nobody listens." : "The run is over; nobody has listened.";
+}
+
+function figures(state) {
+  const { progress, network, account } = state;
+  if (!progress) return;
+  const last = progress.points?.at(-1);
+  const rows = [["round", network ? `${progress.round} of ${network.rounds}` : String(progress.round)]];
+  if (progress.rate) rows.push(["rounds a second", number(progress.rate)]);
+  rows.push(["sent", bytes(progress.bytes)]);
+  if (last) rows.push(["gap", number(last[1])]);
+  if (account && !account.reason) rows.push(["ε, worst-off agent", worst(account, progress.round)]);
+  if (state.paper_epsilon && !state.paper_epsilon.startsWith("unsupported")) rows.push(["ε, as the paper has it", shortened(state.paper_epsilon)]);
+  for (const [name, value] of Object.entries(progress.report ?? {})) rows.push([name.replaceAll("_", " "), number(value)]);
+  if (state.seconds) rows.push(["computed in", `${state.seconds.toFixed(2)} s`]);
+  byId("figures").replaceChildren(
+    ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
+  );
+}
+
+function shortened(text) {
+  const value = Number(text);
+  return Number.isFinite(value) ? number(value) : text;
+}
+
+// log10 ε of an agent after k rounds: the account has it at some rounds, and between two of them the later one holds.
+export function spentAfter(account, agent, k) {
+  if (account.uncovered !== null && k > account.uncovered) return null;
+  if (k <= 0) return -Infinity;
+  const row = account.agents[Math.min(agent, account.agents.length - 1)];
+  const index = account.rounds.findIndex((count) => count >= k);
+  return row[index < 0 ? row.length - 1 : index];
+}
+
+function worst(account, k) {
+  if (k <= 0) return "0";
+  const spent = account.agents.map((_, agent) => spentAfter(account, agent, k));
+  return spent.some((one) => one === null) ? "∞" : fromLog10(Math.max(...spent));
+}
+
+export function legend(network) {
+  const entries = [["● agent", ""], ["■", "late"], ["⊗", "gone or restarting"]];
+  const tapped = network.groups.length ? network.tap !== "" : network.transport !== "grpc";
+  entries.push(["—", tapped ? (network.groups.length ? `tapped by a ${network.tap}` : "recorded as an eavesdropper hears it") : "not tapped"]);
+  if (network.tls) entries.push(["- -", "TLS"]);
+  byId("legend").replaceChildren(
+    ...entries.map(([sign, words]) => element("li", {}, element("b", {}, sign), words ? ` ${words}` : "")),
+  );
+  byId("graph").setAttribute("aria-label", `Graph of ${network.agents} agents and ${network.links.length} links; the table below lists the agents`);
+}
+
+export function hovered(found, state, graph) {
+  const target = byId("hover");
+  if (!found || !state.network) {
+    say(target, "Point at an agent or a link.");
+    return;
+  }
+  say(target, found.agent !== undefined ? aboutAgent(found.agent, state, graph) : aboutLink(found.link, state, graph));
+}
+
+function aboutAgent(agent, state, graph) {
+  const node = graph.node(agent);
+  const links = `${graph.degree[agent]} links`;
+  if (!node) return `Agent ${agent}: ${links}, round ${state.progress?.round ?? 0}.`;
+  const refused = node.refused ? `, ${node.refused} frames or calls turned away` : "";
+  return `Agent ${agent} on node ${node.node}: ${NODE[node.state] ?? node.state}, round ${node.round}, ${links}, ${bytes(node.bytes)} sent by the node${refused}.`;
+}
+
+function aboutLink([i, j], state, graph) {
+  const { network, progress } = state;
+  const onWire = network.groups.length ? network.links.filter(([a, b]) => graph.host.get(a) !== graph.host.get(b)).length : network.links.length;
+  const inside = network.groups.length && graph.host.get(i) === graph.host.get(j);
+  if (inside) return `Link ${i}–${j}: inside one node, never on a wire.`;
+  const carried = onWire && progress ? `about ${bytes(progress.bytes / onWire)} so far` : "nothing yet";
+  return `Link ${i}–${j}: ${carried}, ${network.tls ? "TLS" : "plaintext"}, ${graph.tapped(i, j) ? "tapped" : "not tapped"}.`;
+}
+
+export function agents(state, graph) {
+  const { network, progress } = state;
+  if (!network || !byId("agents").closest("details").open) return;
+  const rows = Array.from({ length: network.agents }, (_, agent) => {
+    const node = graph.node(agent);
+    return [agent, node?.node ?? "–", node?.round ?? progress?.round ?? 0, NODE[node?.state] ?? "–", graph.degree[agent], node ? bytes(node.bytes) : "–"];
+  });
+  const head = [{ name: "agent" }, { name: "node" }, { name: "round", number: true }, { name: "state" }, { name: "links", number: true }, { name: "node has sent", number: true }];
+  table(byId("agents"), "Agents, where they are hosted, and how far they have come", head, rows);
+}
+
+export function convergence(state) {
+  const points = state.progress?.points ?? [];
+  const series = [
+    { name: "gap", main: true, points: points.map((point) => [point[0], point[1]]) },
+    { name: "consensus", points: points.map((point) => [point[0], point[2]]) },
+    { name: "stationarity", points: points.map((point) => [point[0], point[3]]) },
+  ];
+  const blind = state.network && !state.network.telemetry;
+  const empty = blind ? "No telemetry: nobody here may see a gap." : "Nothing has been measured yet.";
+  chart(byId("convergence"), { series, log: true, below: "round", alt: "Gap, consensus and stationarity against the round", empty });
+  say(byId("convergence-note"), points.length ? "Gap = consensus + stationarity. It is computed from private values, and outside ε." : "");
+  if (byId("convergence-table").closest("details").open) {
+    const head = ["round", "gap", "consensus", "stationarity"].map((name) => ({ name, number: true }));
+    table(byId("convergence-table"), "Some rounds", head, thinned(points, 60).map((point) => point.map((value, index) => (index ? number(value) : value))));
+  }
+}
+
+function thinned(rows, most) {
+  const step = Math.ceil(rows.length / most) || 1;
+  return rows.filter((_, index) => index % step === 0 || index === rows.length - 1);
+}
+
+export function overheard(state, quantity) {
+  const found = state.overheard;
+  const body = byId("overheard-body");
+  byId("leaks").replaceChildren(...(found?.ciphertext ?? []).map((leak) => element("li", {}, `still leaks: ${leak}`)));
+  body.hidden = !found || found.ciphertext.length > 0;
+  if (!found) {
+    const tls = state.network?.tls ? " Under TLS it would hear ciphertext." : "";
+    say(byId("overheard-source"), `Nothing has been overheard yet.${tls}`);
+    return;
+  }
+  const span = found.ciphertext.length ? "" : `: rounds ${found.first} to ${found.last}, ${found.channels} channels`;
+  say(byId("overheard-source"), `Heard from ${found.source}${span}.${found.unscored ? ` Its ${found.unscored}.`.replace("Its errors", "Errors") : ""}`);
+  if (body.hidden) return;
+  errors(found, quantity);
+  attacks(found);
+}
+
+function errors(found, quantity) {
+  const best = closest(found, quantity)?.name;
+  const series = found.attacks.map((attack) => ({ name: attack.name, main: attack.name === best, points: attack[quantity] }));
+  const empty = found.unscored ? "No telemetry: nobody here can score the attacks." : "No attack that applies claims anything about this.";
+  chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty });
+}
+
+// The least error over the whole run, in the mean of its logarithm: rounds without a claim count as knowing nothing.
+export function closest(found, quantity) {
+  const logs = (attack) => attack[quantity].map((point) => Math.log10(Math.max(point[1] ?? 1, 1e-17)));
+  const mean = (attack) => logs(attack).reduce((sum, one) => sum + one, 0) / attack[quantity].length;
+  return found.attacks
+    .filter((attack) => attack.listens && attack[quantity].length)
+    .toSorted((one, other) => mean(one) - mean(other))[0];
+}
+
+function attacks(found) {
+  if (!byId("attacks").closest("details").open) return;
+  const head = [{ name: "attack" }, { name: "error of x", number: true }, { name: "error of ∇f", number: true }, { name: "what it does" }];
+  const rows = found.attacks.map((attack) => [attack.name, number(attack.x_now), number(attack.gradient_now), attack.summary]);
+  rows.push(...found.skipped.map((one) => [one.name, "–", "–", `not run: ${one.reason}`]));
+  table(byId("attacks"), "Medians over the last tenth of the rounds", head, rows);
+}
+
+export function choices(state, quantity) {
+  const found = state.overheard;
+  if (!found) return;
+  const names = Object.keys(found.guesses).filter((name) => found.guesses[name][quantity].length);
+  const known = Math.max(0, ...names.map((name) => found.guesses[name][quantity].length));
+  options(byId("agent"), Array.from({ length: known }, (_, agent) => [String(agent), `agent ${agent}`]));
+  const best = closest(found, quantity)?.name;
+  options(byId("attack"), names.map((name) => [name, name === best ? `${name} (closest)` : name]), best);
+}
+
+function options(select, entries, first) {
+  const same = select.options.length === entries.length && entries.every(([value, text], index) => select.options[index].value === value && select.options[index].text === text);
+  if (same) return;
+  const before = select.dataset.chosen ?? first ?? entries[0]?.[0];
+  select.replaceChildren(...entries.map(([value, text]) => element("option", { value }, text)));
+  if (entries.some(([value]) => value === before)) select.value = before;
+}
+
+export function coordinates(state, quantity) {
+  const found = state.overheard;
+  const guess = found?.guesses[byId("attack").value]?.[quantity];
+  const agent = Number(byId("agent").value || 0);
+  if (!guess?.[agent]) {
+    byId("coordinates").replaceChildren(element("caption", {}, "This attack claims nothing about it."));
+    return;
+  }
+  const truth = found.truth?.[quantity]?.[agent];
+  const symbol = quantity === "x" ? "x" : "∇f";
+  const values = [...guess[agent], ...(truth ?? [])].filter((value) => value !== null);
+  const spread = truth ? [Math.min(...truth), Math.max(...truth)] : [Math.min(...values), Math.max(...values)];
+  const head = [{ name: "coordinate" }, ...(truth ? [{ name: symbol, number: true }] : []), { name: `${symbol}̂, recovered`, number: true }, ...(truth ? [{ name: "off by", number: true }] : []), { name: truth ? "○ true   × recovered" : "× recovered" }];
+  const rows = guess[agent].map((value, index) => [
+    index,
+    ...(truth ? [number(truth[index])] : []),
+    number(value),
+    ...(truth ? [off(value, truth[index])] : []),
+    rail(value, truth?.[index], spread),
+  ]);
+  table(byId("coordinates"), `Agent ${agent} in round ${found.last}${truth ? "" : "; the truth is not for this page"}`, head, rows);
+}
+
+// Six digits arrive here: what is the same in all of them differs by less than that.
+function off(value, truth) {
+  if (value === null) return "–";
+  return value === truth ? "< 0.001 %" : number(Math.abs(value - truth));
+}
+
+function rail(value, truth, [low, high]) {
+  const pad = (high - low) * 0.35 || 1;
+  const at = (one) => 8 + Math.max(0, Math.min(1, (one - low + pad) / (high - low + 2 * pad))) * 184;
+  const svg = drawn("svg", { viewBox: "0 0 200 20", "aria-hidden": "true" }, drawn("path", { class: "rail", d: "M4 10H196" }));
+  if (truth !== undefined && truth !== null) svg.append(drawn("circle", { class: "true", cx: at(truth), cy: 10, r: 6 }));
+  if (value !== null) {
+    const x = at(value);
+    svg.append(drawn("path", { class: "guess", d: `M${x - 4} 6L${x + 4} 14M${x + 4} 6L${x - 4} 14` }));
+  }
+  return svg;
+}
+
+export function account(state) {
+  const { account: found, progress } = state;
+  byId("outside").replaceChildren(...(found?.outside ?? []).map((note) => element("li", {}, note)));
+  const k = progress?.round ?? 0;
+  if (!found || found.reason) {
+    chart(byId("account"), { series: [], alt: "ε", empty: found ? "No ε can be given." : "Not computed yet.", below: "" });
+    say(byId("account-note"), found?.reason ? `No ε: ${found.reason}.` : "");
+    return;
+  }
+  const until = found.rounds.filter((count) => count <= k).length;
+  const covered = (count) => found.uncovered === null || count <= found.uncovered;
+  const cut = (row, all = false) => found.rounds.slice(0, until).map((count, index) => [count, all || covered(count) ? row[index] : null]);
+  const last = found.agents.map((row) => row[Math.max(until - 1, 0)] ?? -Infinity);
+  const most = found.agents[last.indexOf(Math.max(...last))];
+  const least = found.agents[last.indexOf(Math.min(...last))];
+  const series = [{ name: "worst-off agent", main: true, points: cut(most) }];
+  if (found.agents.length > 1) series.push({ name: "best-off agent", points: cut(least) });
+  if (found.paper.some((value) => value !== null)) series.push({ name: "the paper's claim", points: cut(found.paper, true) });
+  const limit = found.budget ? { name: `budget ${number(found.budget)}`, value: Math.log10(found.budget) } : null;
+  chart(byId("account"), { series, logged: true, limit, below: "rounds", alt: "ε against the number of rounds", empty: "No round has been run yet." });
+  say(byId("account-note"), accountNote(found, k));
+  spentTable(found, k);
+}
+
+function accountNote(found, k) {
+  const budget = found.budget ? ` of a budget of ${number(found.budget)}` : "; no budget was set";
+  const lost = found.uncovered !== null && k > found.uncovered ? ` From round ${found.uncovered} on float64 does not carry the noise: ε = ∞.` : "";
+  return `After ${k} rounds the worst-off agent has spent ε = ${worst(found, k)}${budget}, in this run.${lost}`;
+}
+
+function spentTable(found, k) {
+  if (!byId("spent").closest("details").open) return;
+  const rows = found.agents.map((_, agent) => [found.agents.length > 1 ? agent : "every agent", fromLog10(spentAfter(found, agent, k)), found.budget ? number(found.budget) : "–"]);
+  table(byId("spent"), `After ${k} rounds of this run`, [{ name: "agent" }, { name: "ε spent", number: true }, { name: "budget", number: true }], rows);
+}
+
+let toldEvents = "";
+
+export function events(state) {
+  const found = state.progress?.events ?? [];
+  const key = JSON.stringify(found);
+  if (key === toldEvents) return;
+  toldEvents = key;
+  const shown = found.map((event) =>
+    element("li", {}, element("span", {}, element("span", { class: "what" }, event.what), element("br"), element("span", { class: "when" }, `round ${event.round}`)), element("span", {}, event.text)),
+  );
+  byId("events").replaceChildren(...(shown.length ? shown : [element("li", {}, "", element("span", {}, "Nothing yet."))]));
+}

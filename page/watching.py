@@ -1,0 +1,109 @@
+"""Follows a run directory: reads what is new, lets the worker attack it, and tells those who look."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from page.documents import compact
+from page.feed import Feed
+from page.past import lines_of, replayed
+from page.place import Place
+from page.run_state import RunState
+from page.worker import Worker
+from store.events import EventReader
+
+_LOOK_SECONDS = 0.2
+_LEAST_PAUSE, _SHARE = 1.0, 4.0  # between two passes of the attacks: so many times as long as one takes
+_PARTS = ("network", "progress", "overheard", "account")
+
+
+class Watching:
+    """One run. `speed`, in rounds a second, replays a run that is over; without it, it is shown as it is."""
+
+    def __init__(self, place: Place, worker: Worker, *, speed: float | None = None) -> None:
+        self._place, self._worker, self._speed = place, worker, speed
+        self.name = place.run.resolve().name
+        self._events = EventReader(place.run / "events.jsonl")
+        self._parts: dict[str, str] = {}
+        self._status = ""  # that was told last
+        self.state = RunState()
+        self.feed = Feed(self.whole)
+
+    @property
+    def over(self) -> bool:
+        return self.state.over
+
+    def whole(self) -> str:
+        """Everything, for somebody who has just come."""
+        self._parts["progress"] = compact(self.state.progress(time.time(), whole=True))
+        parts = ",".join(f'"{name}":{self._parts.get(name, "null")}' for name in _PARTS)
+        return f'{{"mode":"watch",{parts}}}'
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await asyncio.gather(self._follow(), self._describe(), self._listen())
+
+    async def _follow(self) -> None:
+        if self._speed is not None:
+            await self.feed.joined.wait()  # nobody is there to see it before
+            replay = replayed(self._place.run, self._speed, time.time)
+            while True:
+                self._take(replay.lines())
+                await asyncio.sleep(_LOOK_SECONDS)
+        self._take(lines_of(self._place.run))
+        while True:
+            lines, replaced = self._events.lines()
+            if replaced:
+                self.state = RunState()
+            self._take(lines, changed=replaced)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _take(self, lines: list[dict[str, object]], *, changed: bool = False) -> None:
+        for line in lines:
+            self.state.take(line)
+        progress = self.state.progress(time.time(), whole=False)
+        if lines or changed or progress.status != self._status:
+            self.feed.publish("progress", compact(progress))
+        self._status = progress.status
+
+    async def _describe(self) -> None:
+        """The network and the account: once, and again when the run is another one or its noise is not covered."""
+        told: object = None
+        while True:
+            now = (self.state.began and self.state.began.get("run_id"), self.state.uncovered, self.state.over)
+            if now != told and (self._place.run / "experiment.toml").is_file():
+                rounds = max(self.state.round, self._rounds())
+                work = {"network": (self.name, self.state.began), "account": (rounds, self.state.uncovered)}
+                done = [await self._tell(part, *given) for part, given in work.items()]
+                told = now if all(done) else None
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _rounds(self) -> int:
+        wanted = (self.state.began or {}).get("rounds", 1)
+        return wanted if isinstance(wanted, int) else 1
+
+    async def _listen(self) -> None:
+        """Attack what is new, whenever there is something; when the run is over, with everything once."""
+        done = (-1, False)
+        while True:
+            k, over = self.state.round, self.state.over
+            if (k, over) != done and self.state.has_begun:
+                began = time.monotonic()
+                until = k if self._speed is not None else None
+                for everything in (False, True) if over else (False,):
+                    await self._tell("overheard", until, everything)
+                done = (k, over)
+                await asyncio.sleep(max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began)) if not over else 0)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _tell(self, part: str, *given: object) -> bool:
+        """Let the worker make one part, and publish it if it is new. Returns whether it could be made."""
+        try:
+            found = await self._worker.do(f"page.tasks:{part}", self._place, *given)
+        except Exception:  # files are being written, by anybody: what cannot be read now may be readable next time
+            return False
+        if found is not None and found != self._parts.get(part):
+            self._parts[part] = found
+            self.feed.publish(part, found)
+        return True

@@ -1,0 +1,68 @@
+"""What takes long is done in a process of its own: attacks, accounts, the runs of the playground.
+
+One worker, niced, with one thread for linear algebra: it must not take from a run what the run needs. It gives back
+JSON, so that the server has nothing to compute; one that dies is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Any
+
+_NICE = 10
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Worker:
+    """Does one thing after the other."""
+
+    def __init__(self, nice: int = _NICE) -> None:
+        self._nice = nice
+        self._pool = self._started()
+
+    def _started(self) -> ProcessPoolExecutor:
+        for name in _THREADS:
+            os.environ.setdefault(name, "1")
+        return ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._nice, os.getpid()))
+
+    async def do(self, work: str, *given: object) -> Any:
+        """`work` is a function by its name, such as "page.tasks:network": the server need not load what it needs."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, _call, work, given)
+        except BrokenProcessPool:
+            self._pool.shutdown(wait=False)
+            self._pool = self._started()
+            raise
+
+    def stop(self) -> None:
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+
+
+def _call(work: str, given: tuple[object, ...]) -> Any:
+    module, _, name = work.partition(":")
+    return getattr(import_module(module), name)(*given)
+
+
+def _begin(nice: int, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
+    os.nice(nice)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """A server that was killed leaves nobody behind."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

@@ -1,0 +1,98 @@
+"""While a run goes on: what was overheard and what is true come from captures, records and checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adversary.observation import Observation
+from adversary.scoring import Truth
+from dpp2 import Experiment, Simulation
+from page.hearing import heard, truth
+from page.overheard import overheard
+from page.place import Place
+from store.rundir import RunDirectory
+from tests.conftest import call
+
+SMALL = ["network.agents=8", "network.topology=ring", "problem.samples=20", "run.rounds=40"]
+
+
+@pytest.fixture
+def under_way(tmp_path: Path) -> tuple[Place, Experiment, Simulation]:
+    """An embedded run after two checkpoints of ten rounds."""
+    simulation = Simulation(Experiment.load(overrides=SMALL))
+    directory = RunDirectory.create(tmp_path / "run", force=False)
+    directory.begin(simulation.prepared)
+    for since in (0, 10):
+        simulation.advance(10)
+        directory.save(simulation.snapshot(since))
+    return Place(directory.path), simulation.experiment, simulation
+
+
+def test_checkpoints_of_an_embedded_run(under_way: tuple[Place, Experiment, Simulation]) -> None:
+    place, experiment, simulation = under_way
+    found, true = heard(place, experiment), truth(place, experiment)
+    assert found is not None
+    assert found.observation is not None
+    assert true is not None
+    result = simulation.result()
+    assert result.observation is not None
+    assert result.truth is not None
+    assert np.array_equal(found.observation.phases["y"], result.observation["y"])
+    assert np.array_equal(found.observation.P, result.observation["P"])
+    assert np.array_equal(true.x, result.truth["x"])
+    document = overheard(experiment, found, true)
+    assert (document.first, document.last) == (0, 19)
+    assert document.truth is not None
+
+
+def test_a_part_that_is_missing_ends_what_is_known(under_way: tuple[Place, Experiment, Simulation]) -> None:
+    place, experiment, _ = under_way
+    next((place.run / "checkpoint").glob("records-000000000-*")).unlink()
+    assert heard(place, experiment) is None
+    assert truth(place, experiment) is None
+
+
+def test_up_to_a_round(under_way: tuple[Place, Experiment, Simulation]) -> None:
+    place, experiment, _ = under_way
+    found = heard(place, experiment, until=7)
+    assert found is not None
+    assert found.observation is not None
+    assert found.observation.shape[0] == 7
+
+
+def test_without_telemetry_there_is_no_truth_whatever_lies_there(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    place, experiment, _ = under_way
+    untold = Experiment.parse({**experiment.tables(), "run": {**experiment.tables()["run"], "telemetry": "none"}})
+    assert truth(place, untold) is None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("tls", [False, True])
+def test_captures_and_records_of_nodes(tls: bool, tmp_path: Path) -> None:
+    """As while the run goes on: before anything was merged, and with the last rounds still under way."""
+    run = tmp_path / "run"
+    sets = [word for one in SMALL for word in ("--set", one)]
+    options = ("--transport", "grpc", "--processes", 4, "--tap", "relay", *(["--tls"] if tls else []))
+    assert call("run", *sets, *options, "--out", run).code == 0
+    sent, kept = Observation.load(run / "tap" / "observation.npz") if not tls else None, Truth.load(run)
+    for name in ("observation.npz", "truth.npz", "tap/observation.npz", "tap/ciphertext.json", "tap/decode.json"):
+        (run / name).unlink(missing_ok=True)
+    place, experiment = Place(run), Experiment.load(run / "experiment.toml").resolve()
+    found, true = heard(place, experiment), truth(place, experiment)
+    assert found is not None
+    assert true is not None
+    assert np.array_equal(true.x, kept.x)
+    assert np.array_equal(true.grad, kept.grad)
+    if sent is None:
+        assert found.observation is None
+        assert overheard(experiment, found, true).ciphertext
+        return
+    assert found.observation is not None
+    assert np.array_equal(found.observation.phases["y"], sent.phases["y"])
+    assert overheard(experiment, found, true).broken is not None

@@ -1,0 +1,148 @@
+"""From the lines of a run to what is shown of it: bounded, and unmoved by lines that are not ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from page.documents import compact
+from page.run_state import MOST_EVENTS, MOST_POINTS, RunState
+from store.events import Began, Ended, EventLog, EventReader, Happened, NodeState, Rounds
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def taken(path: Path) -> RunState:
+    state = RunState()
+    for line in EventReader(path).lines()[0]:
+        state.take(line)
+    return state
+
+
+def test_a_run_from_its_first_line_to_its_last(written: Path) -> None:
+    log = EventLog(written, clock=iter(range(1000, 2000)).__next__)
+    log.add(Began(0, "id", 300, "grpc", True, True, "relay", [[0, 1], [2]]))
+    nodes = [NodeState(0, 12, "ok", 500, 0), NodeState(2, 11, "late", 400, 3)]
+    log.add(Rounds(11, 2.0, 900, [[0, 4.0, 3.0, 1.0], [10, 2.0, 1.5, 0.5]], nodes))
+    log.add(Happened(11, "gone", "node 2 has gone"))
+    state = taken(written)
+    document = state.progress(1003.0, whole=True)
+    assert (document.status, document.round, document.bytes) == ("running", 11, 900)
+    assert [event.what for event in document.events] == ["gone", "began"]
+    assert [node.state for node in document.nodes] == ["ok", "late"]
+    assert state.began is not None
+    assert state.began["groups"] == [[0, 1], [2]]
+    log.add(Ended(300, "stopped", "by privacy.budget", {"accuracy": 0.9}))
+    state = taken(written)
+    assert state.over
+    assert state.progress(1004.0, whole=True).report == {"accuracy": 0.9}
+
+
+def test_a_run_that_says_nothing_any_more_may_have_died(written: Path) -> None:
+    log = EventLog(written, clock=lambda: 1000.0)
+    log.add(Began(0, "id", 300, "embedded", True))
+    assert taken(written).progress(1010.0, whole=True).status == "running"
+    assert taken(written).progress(1020.0, whole=True).status == "silent"
+
+
+def test_points_of_a_resumed_run_take_the_place_of_those_that_were_lost() -> None:
+    state = RunState()
+    state.take(_rounds(20, [[k, float(k), 0.0, 0.0] for k in range(20)]))
+    assert [point[0] for point in state.progress(0.0, whole=False).points] == list(range(20))
+    state.take(_rounds(12, [[10, 99.0, 0.0, 0.0], [11, 99.0, 0.0, 0.0]]))
+    told = state.progress(0.0, whole=False)
+    assert told.since == 10
+    assert [point[0] for point in state.progress(0.0, whole=True).points] == list(range(12))
+
+
+def test_another_run_in_the_same_place_begins_anew(written: Path) -> None:
+    log = EventLog(written, clock=lambda: 1000.0)
+    log.add(Began(0, "first", 300, "grpc", True))
+    log.add(Rounds(20, 1.0, 8, [[0, 1.0, 1.0, 1.0]]))
+    log.add(Began(0, "second", 100, "grpc", True))
+    document = taken(written).progress(1000.0, whole=True)
+    assert (document.round, list(document.points), [event.what for event in document.events]) == (0, [], ["began"])
+
+
+def test_it_stays_small_whatever_a_run_writes() -> None:
+    """Ten thousand rounds, and as many events."""
+    state = RunState()
+    sizes = []
+    for k in range(0, 10_000, 5):
+        state.take(_rounds(k, [[n, 1.0, 1.0, 1.0] for n in range(k, k + 5)]))
+        state.take({"kind": "happened", "at": 1.0, "round": k, "what": "refused", "text": "x" * 5000})
+        if k % 1000 == 0:
+            sizes.append(len(compact(state.progress(1.0, whole=True))))
+    document = state.progress(1.0, whole=True)
+    assert len(document.points) <= MOST_POINTS
+    assert (document.points[0][0], document.points[-1][0]) == (0, 9999)
+    assert len(document.events) == MOST_EVENTS
+    assert max(sizes[2:]) < 1.1 * min(sizes[2:])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "rounds", "at": 1.0, "round": 3},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "points": [["x"]]},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "nodes": [{"node": []}]},
+        {"kind": "ended", "at": 1.0, "round": 3, "how": "finished", "report": {"a": "b"}},
+        {"kind": "else", "at": 1.0, "round": 3},
+    ],
+)
+def test_lines_that_nobody_of_ours_wrote_do_no_harm(line: dict[str, Any]) -> None:
+    state = RunState()
+    state.take(_rounds(2, []))
+    state.take(line)
+    compact(state.progress(1.0, whole=True))
+
+
+def test_half_a_line_is_read_when_it_is_whole(written: Path) -> None:
+    line = json.dumps({"kind": "rounds", "at": 1.0, "round": 3})
+    written.write_text(line[:10])
+    reader = EventReader(written)
+    assert reader.lines() == ([], False)
+    with written.open("a") as file:
+        file.write(line[10:] + "\nnot JSON\n[1]\n")
+    assert [found["round"] for found in reader.lines()[0]] == [3]
+
+
+def test_a_file_that_was_replaced_is_read_from_its_beginning(written: Path) -> None:
+    line = json.dumps({"kind": "rounds", "at": 1.0, "round": 3}) + "\n"
+    written.write_text(2 * line)
+    reader = EventReader(written)
+    assert len(reader.lines()[0]) == 2
+    written.unlink()
+    written.with_name("other").write_text(line)
+    written.with_name("other").rename(written)
+    assert reader.lines()[1]
+
+
+def test_a_log_that_cannot_be_written_says_nothing_and_stops_nobody(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "no" / "such" / "folder.jsonl")
+    log.add(Began(0, "id", 300, "embedded", True))
+    assert not log.due()
+    log.close()
+
+
+def test_lines_on_rounds_become_rarer_in_a_long_run(tmp_path: Path) -> None:
+    """Ten hours in steps of a tenth of a second: a file of some thousand lines."""
+    now = 0.0
+    log = EventLog(tmp_path / "events.jsonl", clock=lambda: now)
+    log.add(Began(0, "id", 300, "embedded", True))
+    due = 0
+    for step in range(360_000):
+        now = step / 10
+        due += log.due()
+    log.close()
+    assert 5_000 < due < 10_000
+
+
+def _rounds(k: int, points: list[list[float]]) -> dict[str, Any]:
+    return {"kind": "rounds", "at": 1.0, "round": k, "seconds": 1.0, "bytes": 8, "points": points}

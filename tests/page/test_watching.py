@@ -1,0 +1,155 @@
+"""A page that watches runs: one that is over, one that is replayed, one under way; and what it never shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Call
+from tests.page.serving import ONE_THREAD, Stream, get, serving
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # processes of their own, each of which loads everything
+
+SMALL = ("--set", "network.agents=8", "--set", "network.topology=ring", "--set", "problem.samples=20")
+LONG = (*SMALL, "--set", "run.rounds=400000", "--set", "noise.decay=1.0")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.conftest import call
+
+    run = tmp_path_factory.mktemp("runs") / "<b>small"
+    assert call("run", *SMALL, "--set", "run.rounds=60", "--out", run).code == 0
+    return run
+
+
+def complete(state: dict[str, Any]) -> bool:
+    return all(state.get(part) for part in ("network", "progress", "overheard", "account"))
+
+
+def test_a_run_that_is_over(finished: Path) -> None:
+    with serving("watch", finished) as (url, _):
+        assert url.startswith("http://127.0.0.1:")
+        stream = Stream(url)
+        state = stream.until(complete)
+        assert state["progress"]["status"] == "finished"
+        assert state["progress"]["points"][-1][0] == 60
+        assert state["network"]["name"] == "<b>small"  # as it is: the page writes text, not markup
+        assert len(state["network"]["places"]) == 8
+        assert state["overheard"]["broken"] is True
+        assert state["overheard"]["truth"]["x"][0]
+        assert [note for note in state["account"]["outside"] if "run.seed is public" in note]
+        assert get(url, "/", Host="evil.example")[0] == 421
+        back = Stream(url, stream.last)  # nothing was missed, so nothing is sent again but what is new
+        again = Stream(url)
+        assert again.next()[0] == "state"
+        for one in (stream, back, again):
+            one.close()
+
+
+def test_what_was_missed_comes_after_the_last_event_id(finished: Path) -> None:
+    with serving("watch", finished, "--speed", 200) as (url, _):
+        stream = Stream(url)
+        assert stream.next()[0] == "state"
+        seen = stream.last
+        stream.until(lambda state: state.get("progress", {}).get("status") == "finished")
+        stream.close()
+        kind, _ = Stream(url, seen).next()
+        assert kind != "state"
+        assert Stream(url, "00000000-1").next()[0] == "state"
+
+
+def test_a_replay_goes_at_its_speed_and_attacks_what_was_heard_so_far(finished: Path) -> None:
+    with serving("watch", finished, "--speed", 20) as (url, _):
+        began = time.monotonic()
+        stream, heard = Stream(url), set()
+        while True:
+            kind, document = stream.next()
+            if kind == "overheard":
+                heard.add(document["last"])
+            if kind == "progress" and document["status"] == "finished":
+                break
+        assert time.monotonic() - began > 2.5  # 60 rounds at 20 a second
+        assert min(heard) < 50
+        stream.close()
+
+
+@pytest.mark.parametrize("speed", ["0", "-3", "nan"])
+def test_a_speed_that_is_none_is_refused(speed: str, finished: Path, dpp2: Call) -> None:
+    ended = dpp2("watch", finished, "--speed", speed)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "--speed" in ended.err
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, dpp2: Call) -> None:
+    ended = dpp2("watch", tmp_path)
+    assert ended.code == 2
+    assert "expected a run directory" in ended.err
+    assert dpp2("watch", tmp_path, "--host", "0.0.0.0", "--wait").code == 2
+
+
+def test_without_telemetry_neither_x_nor_a_gap(tmp_path: Path, dpp2: Call) -> None:
+    run = tmp_path / "untold"
+    assert dpp2("run", *SMALL, "--set", "run.rounds=40", "--no-truth", "--out", run).code == 0
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert not [line for line in lines if line.get("points")]
+    for extra in ((), ("--speed", 1000)):
+        with serving("watch", run, *extra) as (url, _):
+            state = Stream(url).until(lambda one: complete(one) and one["progress"]["status"] == "finished")
+            assert state["progress"]["points"] == []
+            assert state["overheard"]["truth"] is None
+            assert state["overheard"]["broken"] is None
+            assert all(not attack["x"] and attack["x_now"] is None for attack in state["overheard"]["attacks"])
+
+
+def start(*words: object) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "orchestrator", "run", *map(str, words)]
+    return subprocess.Popen(
+        command, env={**os.environ, **ONE_THREAD}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+
+
+def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
+    """The page comes before the run and stays; the run neither waits for it nor notices that it is killed."""
+    run = tmp_path / "long"
+    with serving("watch", run, "--wait") as (url, page):
+        stream = Stream(url)
+        assert stream.next()[1]["progress"]["status"] == "waiting"
+        process = start(*LONG, "--out", run)
+        try:
+            state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "running")
+            assert state["overheard"]["source"].startswith("checkpoints of the run")
+            assert state["overheard"]["attacks"]
+            process.send_signal(signal.SIGKILL)
+            process.wait(20)
+            process = start("--resume", run)
+            again = stream.until(
+                lambda one: [e for e in one.get("progress", {}).get("events", []) if e["what"] == "resumed"]
+            )
+            assert again["progress"]["round"] > 0
+            page.kill()
+            page.wait(20)
+            time.sleep(0.5)
+            assert process.poll() is None  # it has not noticed
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+            process.wait(20)
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert lines[-1]["how"] == "interrupted"
+
+
+def test_a_run_opens_a_page_of_its_own_and_does_not_wait_for_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "orchestrator", "run", *SMALL, "--watch", "--json", "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["rounds"] == 500

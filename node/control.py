@@ -1,11 +1,13 @@
 """Calls to a node as gRPC sees them: who may call, bytes in, and a status for whatever goes wrong.
 
 gRPC by itself would parse requests before anybody could count what is no message, and would send the text of an
-unexpected error to the peer.
+unexpected error to the peer. It would also read a request, as long as a frame may be, before anybody has asked who
+calls: so to gRPC every method here takes a stream, of which one message is read once the caller may call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from asyncio import InvalidStateError
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +20,7 @@ from google.protobuf.message import DecodeError
 from dpp2.errors import BadInput
 from node.errors import NodeFailed, PeerFault, Refusals, told
 from node.gate import refuse
+from node.limits import REQUEST_SECONDS
 from node.v1 import wire_pb2
 
 log = logging.getLogger("dpp2.node")
@@ -51,23 +54,35 @@ def control_handler(node: Any, authorise: Authorise, refusals: Refusals) -> Any:
     def handler(method: Any) -> Any:
         read, behaviour = _reader(method.input_type.name), getattr(node, method.name)
 
-        async def once(content: bytes, context: Any) -> Any:
+        async def once(_: Any, context: Any) -> Any:
             async with answering(context, refusals):
                 authorise(context)
-                return await behaviour(read(content))
+                return await behaviour(read(await requested(context)))
 
-        async def again_and_again(content: bytes, context: Any) -> AsyncIterator[Any]:
+        async def again_and_again(_: Any, context: Any) -> AsyncIterator[Any]:
             async with answering(context, refusals):
                 authorise(context)
-                async for reply in behaviour(read(content)):
+                async for reply in behaviour(read(await requested(context))):
                     yield reply
 
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(again_and_again, response_serializer=_bytes)
-        return grpc.unary_unary_rpc_method_handler(once, response_serializer=_bytes)
+            return grpc.stream_stream_rpc_method_handler(again_and_again, response_serializer=_bytes)
+        return grpc.stream_unary_rpc_method_handler(once, response_serializer=_bytes)
 
     handlers = {method.name: handler(method) for method in _SERVICE.methods}
     return grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers)
+
+
+async def requested(context: Any) -> bytes:
+    """The one message of a call."""
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            content = await context.read()
+    except TimeoutError:
+        raise PeerFault("bad call", f"no request came within {REQUEST_SECONDS:g} s") from None
+    if content is grpc.aio.EOF:
+        raise PeerFault("bad call", "it has no request")
+    return bytes(content)
 
 
 def _reader(name: str) -> Callable[[bytes], Any]:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dpp2.errors import BadInput
-from node.limits import CALM_REFUSALS, REFUSE_SECONDS
+from node.limits import CALM_REFUSALS, PAUSE_SECONDS
 
 log = logging.getLogger("dpp2.node")
 
@@ -79,12 +79,9 @@ class Refusals:
 
     def pause(self, now: float) -> float:
         """Seconds before this refusal should be told: a flood of calls waits for its answers, a few do not."""
-        self._calm = min(CALM_REFUSALS, self._calm + (now - self._since) * CALM_REFUSALS)
-        self._since = now
-        if self._calm < 1:
-            return REFUSE_SECONDS
-        self._calm -= 1
-        return 0.0
+        calm = min(CALM_REFUSALS, self._calm + (now - self._since) * CALM_REFUSALS) - 1
+        self._calm, self._since = max(calm, -PAUSE_SECONDS * CALM_REFUSALS), now
+        return 0.0 if calm >= 0 else min(PAUSE_SECONDS, 1.0 - calm / CALM_REFUSALS)
 
 
 class NodeFailed(Exception):

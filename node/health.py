@@ -1,6 +1,7 @@
 """What probes hear. Only `Check` of the whole node is answered, and nothing that is asked is kept.
 
 gRPC's own servicer has `Watch`, too, which keeps a queue for each caller under whatever name the caller thinks of.
+Under TLS probes and the orchestrator may ask: a request can be as long as a frame, and neighbours have no need to.
 """
 
 from __future__ import annotations
@@ -8,7 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2
+
+from node.control import Authorise, answering, requested
+from node.errors import PeerFault, Refusals
 
 _STATES = health_pb2.HealthCheckResponse
 
@@ -19,16 +24,22 @@ class Health:
     def __init__(self) -> None:
         self.well = True
 
-    def handler(self) -> Any:
+    def handler(self, authorise: Authorise, refusals: Refusals) -> Any:
         """gRPC itself answers other methods with UNIMPLEMENTED."""
-        check = grpc.unary_unary_rpc_method_handler(
-            self._check,
-            request_deserializer=health_pb2.HealthCheckRequest.FromString,
-            response_serializer=_STATES.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler(health.SERVICE_NAME, {"Check": check})
 
-    async def _check(self, request: Any, context: Any) -> Any:
-        if request.service:
+        async def check(_: Any, context: Any) -> Any:
+            async with answering(context, refusals):
+                authorise(context)
+                return await self._check(await requested(context), context)
+
+        answers: Any = grpc.stream_unary_rpc_method_handler(check, response_serializer=_STATES.SerializeToString)
+        return grpc.method_handlers_generic_handler(health.SERVICE_NAME, {"Check": answers})
+
+    async def _check(self, content: bytes, context: Any) -> Any:
+        try:
+            service = health_pb2.HealthCheckRequest.FromString(content).service
+        except DecodeError:
+            raise PeerFault("bad call", f"{len(content)} bytes that are no HealthCheckRequest") from None
+        if service:
             await context.abort(grpc.StatusCode.NOT_FOUND, 'only the whole node is known here: service ""')
         return _STATES(status=_STATES.SERVING if self.well else _STATES.NOT_SERVING)

@@ -24,9 +24,14 @@ SLOWEST = 50_000  # … and a second more for so many bytes: a slow line is no f
 HELLO_SECONDS = 10.0  # within which a stream begins with the neighbour's hellos, where it must
 REPEATS = 64  # copies of earlier frames on one stream; an honest peer sends none
 OPEN_SECONDS = 0.1  # between two streams of one neighbour: a faster one waits, and the next takes its place
-STREAMS = 16  # at once on one connection: a neighbour needs one, an orchestrator three
-CALM_REFUSALS = 20  # in a second; beyond that a refusal takes `REFUSE_SECONDS`, which slows a flood down
-REFUSE_SECONDS = 1.0
+STREAMS = 4  # at once on one connection: a neighbour needs one, an orchestrator three
+WINDOW = (1 << 16) - 1  # bytes of a call that gRPC takes while nobody reads it: what HTTP/2 begins with
+WINDOW_MOST = 4 << 20  # the same on a stream that this node has dialled: there is one, so a frame may have room
+UNREAD_STREAMS = 4  # of one neighbour that have ended with a frame unread; then no more are opened until it reads one
+REQUEST_SECONDS = 5.0  # within which the request of a call comes
+CALM_REFUSALS = 20  # in a second; beyond that refusals wait, for a second or more, which slows a flood down …
+PAUSE_SECONDS = 5.0  # … to as many calls as there can be at once, in so many seconds
+REFUSE_SECONDS = 1.0  # within which a peer takes the status of a refusal
 LITTER = 32  # calls that have ended early, after which their memory is looked for
 
 
@@ -36,6 +41,15 @@ def rounds_in_hand(round_bytes: int) -> int:
     So its rows take at most max(r, min(4 r, 32 MiB)) bytes of r a round each way, whatever it sends or does not read.
     """
     return max(1, min(ROUNDS_IN_HAND, BYTES_IN_HAND // max(1, round_bytes)))
+
+
+def fixed_window(size: int) -> list[tuple[str, int]]:
+    """How much a peer may send on a stream before it is read.
+
+    gRPC would measure the line and make the window larger, for each stream and without a bound: on a fast line a
+    neighbour with 60 connections filled 2 GB in eight seconds. A frame that is being read gets all the room it needs.
+    """
+    return [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", size)]
 
 
 _KEEPALIVE = [
@@ -52,6 +66,7 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
 SERVER_OPTIONS: list[tuple[str, int]] = [
     *_KEEPALIVE,
     ("grpc.max_concurrent_streams", STREAMS),
+    *fixed_window(WINDOW),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
     ("grpc.so_reuseport", 0),  # a second server on one port must fail, not silently take half of the calls
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),

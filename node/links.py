@@ -63,9 +63,7 @@ async def serve(link: Link, stream: Stream, conversation: Conversation) -> None:
     finally:
         link.close(outgoing)
         writing.watch.cancel()
-        writer.cancel()
-        await asyncio.wait([writer])  # not `await writer`, whose end could pass for a cancel of this task
-        _tell_of(writer)
+        await _let_go(link, writing, writer)
     if outgoing.fault is not None:
         raise PeerFault(outgoing.fault.kind, outgoing.fault.detail)  # itself would keep all that it passes through
 
@@ -79,6 +77,11 @@ class _Writing:
         self._until = inf  # when the frame that is being written must have been
         self.watch = self._loop.call_later(UNREAD_SECONDS, self._look)
 
+    @property
+    def busy(self) -> bool:
+        """gRPC has a frame and has not got rid of it."""
+        return self._until < inf
+
     async def drain(self) -> None:
         """Write what is there and what comes until the stream ends. asyncio's own queue costs a tenth of a message."""
         outgoing, loop = self._outgoing, self._loop
@@ -87,6 +90,8 @@ class _Writing:
                 self._until = loop.time() + UNREAD_SECONDS + len(frame) / SLOWEST
                 await self._stream.write(frame)
             self._until = inf
+            if outgoing.closed:
+                return
             waiter = loop.create_future()
             outgoing.on_put = partial(wake, waiter)
             await waiter
@@ -99,6 +104,22 @@ class _Writing:
             self.watch = self._loop.call_later(UNREAD_SECONDS / 4, self._look)
 
 
+async def _let_go(link: Link, writing: _Writing, writer: asyncio.Task[None]) -> None:
+    """A frame that gRPC has taken cannot be taken back: it counts until the peer reads it or its connection ends."""
+    if writing.busy and not writer.done():
+        link.unread += 1
+        writer.add_done_callback(partial(_read_at_last, link))
+        return
+    writer.cancel()
+    await asyncio.wait([writer])  # not `await writer`, whose end could pass for a cancel of this task
+    _tell_of(writer)
+
+
+def _read_at_last(link: Link, writer: asyncio.Task[None]) -> None:
+    link.unread -= 1
+    _tell_of(writer)
+
+
 def wake(waiter: asyncio.Future[None]) -> None:
     """Let whoever waits for it go on, unless something else has."""
     if not waiter.done():
@@ -107,8 +128,12 @@ def wake(waiter: asyncio.Future[None]) -> None:
 
 async def _listen(stream: Stream, conversation: Conversation) -> None:
     while (frame := await stream.read()) is not grpc.aio.EOF:
-        has_room = conversation.take(frame)
-        del frame  # which may be long, and the wait, too
+        try:
+            has_room = conversation.take(frame)
+        except PeerFault as fault:
+            raise fault.with_traceback(None) from None  # it would keep the frame, with all who have looked at it
+        finally:
+            del frame  # which may be long, and the wait, too
         if not has_room:
             await asyncio.wait_for(conversation.wait_for_room(), ROOM_SECONDS)
 

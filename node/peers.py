@@ -10,12 +10,19 @@ from typing import Any
 
 from node.admission import Admission, peer_certificate
 from node.cluster import Cluster
-from node.codec import message_limit
 from node.errors import NodeFailed, PeerFault, Refusals
-from node.hellos import HELLO_BYTES
 from node.hosting import Hosting, Neighbour
-from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CHANNEL_OPTIONS, OPEN_SECONDS
+from node.limits import (
+    BACKOFF_FIRST,
+    BACKOFF_MOST,
+    CHANNEL_OPTIONS,
+    OPEN_SECONDS,
+    WINDOW,
+    WINDOW_MOST,
+    fixed_window,
+)
 from node.links import STREAM_ENDED, wake
+from node.memory import longest_message
 from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
 from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
@@ -28,10 +35,9 @@ EXCHANGE = f"/{SERVICE}/{METHOD}"
 
 def transport_limits(hosting: Hosting) -> list[tuple[str, int]]:
     """gRPC's own limits, above ours: it refuses unread, with the same status, but tells nobody who could count."""
-    theirs, ours = (HELLO_BYTES * len(agents) + (64 << 10) for agents in (hosting.foreign, hosting.owned))
     return [
-        ("grpc.max_receive_message_length", 2 * largest_frame(hosting) + theirs),
-        ("grpc.max_send_message_length", message_limit(hosting.form, hosting.owned) + ours),
+        ("grpc.max_receive_message_length", longest_message(hosting.form, tuple(hosting.foreign))),
+        ("grpc.max_send_message_length", longest_message(hosting.form, tuple(hosting.owned))),
     ]
 
 
@@ -86,6 +92,7 @@ class Peers:
         names = None if self._identity is None else proven_names(context.auth_context())
         neighbour, need = self._welcome(metadata, names)
         self._check_need(neighbour, need)
+        self._shell.check_unread(neighbour)
         await self._doors[neighbour.node].enter()
         since = self._shell.machine.k
         await context.send_initial_metadata((*self._metadata(since), *self._proof(metadata, context)))
@@ -94,7 +101,8 @@ class Peers:
     async def _dial(self, neighbour: Neighbour) -> None:
         """Keep a stream open to a neighbour, for as long as this node lives."""
         address, name = self._target(neighbour)
-        options = [*CHANNEL_OPTIONS, *transport_limits(self._agents.hosting)]
+        room = min(max(WINDOW, largest_frame(self._agents.hosting)), WINDOW_MOST)
+        options = [*CHANNEL_OPTIONS, *fixed_window(room), *transport_limits(self._agents.hosting)]
         wait = BACKOFF_FIRST
         async with open_channel(self._identity, address, name, options) as channel:
             method: Any = channel.stream_stream(EXCHANGE)  # bytes: the codec reads them

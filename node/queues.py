@@ -26,6 +26,7 @@ class Outgoing:
         self._bytes = 0  # of these
         self._behind = True  # something was sent that is not in `_frames`
         self.fault: PeerFault | None = None  # why the stream must end
+        self.closed = False  # nobody writes any more
         self.on_put: Callable[[], None] | None = None  # wakes whoever writes them
         self.on_end: Callable[[], None] | None = None  # ends the stream
 
@@ -45,7 +46,7 @@ class Outgoing:
 
     def next(self) -> bytes | None:
         """In order: what the peer has missed, then what comes. None if there is nothing."""
-        frame = None if self.fault is not None else self._take()
+        frame = None if self.closed else self._take()
         if frame is not None:
             self._next += 1
         return frame
@@ -71,7 +72,7 @@ class Outgoing:
 
     def drop(self) -> None:
         """Let go of everything at once: a collector of cycles would find it much later."""
-        self._recorded, self._bytes = iter(()), 0
+        self.closed, self._recorded, self._bytes = True, iter(()), 0
         self._frames.clear()
         self.on_put = self.on_end = None
 
@@ -83,6 +84,7 @@ class Link:
         """`most`: bytes that may wait."""
         self.neighbour, self._phases, self._most = neighbour, phases, most
         self.current: Outgoing | None = None
+        self.unread = 0  # frames on streams that have ended: gRPC keeps each until the peer reads it or is gone
 
     def open(self, since: FramesSince, need: int) -> Outgoing:
         """The peer needs frames from round `need` on. With this new stream it has done with the one before."""

@@ -39,7 +39,7 @@ from node.process import most_connections
 from node.run import open_run
 from node.shell import Shell
 from node.status import STATUS
-from node.tls import ORCHESTRATOR, Identity, node_names, proven_names
+from node.tls import ORCHESTRATOR, PROBE, Identity, node_names, proven_names
 from node.v1 import wire_pb2
 from store.files import write_text
 from store.ledgers import LedgerFile
@@ -126,7 +126,7 @@ class Node:
         )
         peers = grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})
         control = control_handler(self, self._authorise, self.refusals)
-        server.add_generic_rpc_handlers((control, peers, self._health.handler()))
+        server.add_generic_rpc_handlers((control, peers, self._health.handler(self._may_probe, self.refusals)))
         if self.identity is None:  # for whoever looks around; under TLS callers know what they call
             names = [service.full_name for service in wire_pb2.DESCRIPTOR.services_by_name.values()]
             reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
@@ -334,6 +334,10 @@ class Node:
         if self.identity is not None and ORCHESTRATOR not in proven_names(context.auth_context()):
             raise PeerFault("not the orchestrator", f"a control call needs the certificate of {ORCHESTRATOR}")
         self.life.hear()
+
+    def _may_probe(self, context: Any) -> None:
+        if self.identity is not None and not {PROBE, ORCHESTRATOR} & proven_names(context.auth_context()):
+            raise PeerFault("not a probe", f"a health check needs the certificate of {PROBE}")
 
     async def _exchange(self, requests: Any, context: Any) -> None:
         """A neighbour has dialled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 import grpc
 import numpy as np
@@ -13,7 +14,7 @@ from node.codec import message_limit
 from node.errors import Diverged, NodeFailed, PeerFault, told
 from node.hosting import Hosting, Neighbour
 from node.inbox import Lane
-from node.limits import HELLO_SECONDS
+from node.limits import HELLO_SECONDS, UNREAD_STREAMS
 from node.links import Stream, serve
 from node.run import NodeRun
 
@@ -40,6 +41,7 @@ class Shell:
         self._idle = asyncio.Event()  # nothing to do, and Watch should tell
         self._saving: asyncio.Task[None] | None = None
         self._releasing = asyncio.Lock()
+        self._greetings: dict[int, asyncio.Timeout] = {}  # by neighbouring node: those under way
         run.on_failure = self._broken_off
 
     @property
@@ -150,16 +152,32 @@ class Shell:
         if not hellos.exchanged:
             return True
         try:
-            async with asyncio.timeout(HELLO_SECONDS):
+            async with asyncio.timeout(HELLO_SECONDS) as limit:
+                self._greet_alone(neighbour.node, limit)
                 await stream.write(hellos.to(neighbour.node))
                 frame = await stream.read()
         except TimeoutError:
+            if self._greetings.get(neighbour.node) is not limit:
+                raise PeerFault("replaced", "a newer stream has come, and one is enough") from None
             raise PeerFault("bad hello", f"none came within {HELLO_SECONDS:g} s") from None
         if frame is grpc.aio.EOF:
             return False
         self.machine.meet(neighbour.node, frame)
         self.wake()
         return True
+
+    def _greet_alone(self, node: int, limit: asyncio.Timeout) -> None:
+        """A newer stream ends the greeting on an older one: each may hold a whole frame that is no hello."""
+        older, self._greetings[node] = self._greetings.get(node), limit
+        if older is not None:
+            with suppress(RuntimeError):  # it is over
+                older.reschedule(asyncio.get_running_loop().time())
+
+    def check_unread(self, neighbour: Neighbour) -> None:
+        """A peer that opens streams and does not read them gets no more."""
+        if (unread := self.run.links[neighbour.node].unread) >= UNREAD_STREAMS:
+            at = f"{unread} frames on earlier streams wait for node {neighbour.node} to read them"
+            raise PeerFault("too many unread", at)
 
     async def speak(self, neighbour: Neighbour, need: int, stream: Stream, since: int) -> None:
         """Until the stream ends. The neighbour needs frames from round `need` on, and was asked for those `since`."""

@@ -18,6 +18,7 @@ STATUS = {
     "expired": grpc.StatusCode.UNAUTHENTICATED,
     "revoked": grpc.StatusCode.UNAUTHENTICATED,
     "not the orchestrator": grpc.StatusCode.PERMISSION_DENIED,
+    "not a probe": grpc.StatusCode.PERMISSION_DENIED,
     "bad metadata": grpc.StatusCode.INVALID_ARGUMENT,
     "bad call": grpc.StatusCode.INVALID_ARGUMENT,
     "not a frame": grpc.StatusCode.INVALID_ARGUMENT,
@@ -33,6 +34,7 @@ STATUS = {
     "too large": grpc.StatusCode.INVALID_ARGUMENT,
     "oversize": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "too many copies": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "too many unread": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "not reading": grpc.StatusCode.DEADLINE_EXCEEDED,
     "replaced": grpc.StatusCode.ABORTED,
 }

@@ -15,12 +15,14 @@ rounds are known to have been run, because a seeded run can be run again, for fe
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from dpp2.privacy import Epsilon, Ledger, Unsupported
 
 log = logging.getLogger("dpp2.ledger")
 
+_DESCRIPTOR_SECONDS = 10.0  # that a ledger waits to be opened while there are too many open files
 _FORMAT = 2
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, "
@@ -146,19 +149,44 @@ class LedgerFile:
     @contextmanager
     def _transaction(self) -> Iterator[_Rows]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):  # SQLite says what is wrong
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDONLY, 0o600))
         try:
-            connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            try:
-                connection.execute("BEGIN IMMEDIATE")
+            with closing(self._connected()) as connection:  # without a commit this rolls back
                 _bring_up_to_date(connection, self.path)
                 yield _Rows(connection)
                 connection.execute("COMMIT")
-            finally:
-                connection.close()  # without a commit this rolls back
         except sqlite3.DatabaseError as error:
-            raise BadInput("ledger", str(self.path), f"a ledger that can be used ({error})") from None
+            why = os.strerror(errno.EMFILE).lower() if _descriptors_are_used_up() else str(error)
+            raise BadInput("ledger", str(self.path), f"a ledger that can be used ({why})") from None
+
+    def _connected(self) -> sqlite3.Connection:
+        """With a transaction begun."""
+        _wait_for_descriptors()
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDONLY, 0o600))
+        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        with ExitStack() as on_error:
+            on_error.callback(connection.close)
+            connection.execute("BEGIN IMMEDIATE")
+            on_error.pop_all()
+        return connection
+
+
+def _wait_for_descriptors() -> None:
+    """For a while: some may be strangers' connections. SQLite by itself does not say why it cannot open a file."""
+    until = time.monotonic() + _DESCRIPTOR_SECONDS
+    while _descriptors_are_used_up() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _descriptors_are_used_up() -> bool:
+    """SQLite needs three: the file, beside it what undoes a transaction, and their folder."""
+    try:
+        with ExitStack() as opened:
+            for _ in range(3):
+                opened.callback(os.close, os.dup(2))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:

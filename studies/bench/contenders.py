@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -117,6 +118,12 @@ async def bare(prepared: PreparedRun, groups: Groups, *, tuned: bool = True) -> 
         await asyncio.gather(*(process.end() for process in processes))
 
 
+@dataclass(frozen=True)
+class Used:
+    resident: float  # bytes of memory, now
+    cpu: float  # seconds, so far
+
+
 class Nodes:
     """Real nodes, driven as an orchestrator drives them."""
 
@@ -145,9 +152,9 @@ class Nodes:
             if report.round >= self.rounds:
                 return
 
-    async def resident(self) -> list[float]:
-        """Bytes of memory held by each process."""
-        return [used["resident"] for used in await asyncio.gather(*(p.ask("?") for p in self._processes))]
+    async def used(self) -> list[Used]:
+        """By each process."""
+        return [Used(**used) for used in await asyncio.gather(*(p.ask("?") for p in self._processes))]
 
     def cancel(self) -> None:
         for watch in self._watches:

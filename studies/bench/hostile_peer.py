@@ -1,8 +1,9 @@
 """A neighbour that misbehaves: agent 0, with its own certificate, in a process of its own.
 
 `python -m studies.bench.hostile_peer` reads its settings as one line of JSON on stdin, then the name of one kind of
-abuse after the other, and answers each with {}. It is honest to one node and abuses the other, and sends both the rows
-that are due (zeros, which nobody can tell from real ones), so that the run goes on unless it is the abuse to stop it.
+abuse after the other, and answers each with the CPU time that it has used so far. It is honest to one node and abuses
+the other, and sends both the rows that are due (zeros, which nobody can tell from real ones), so that the run goes on
+unless it is the abuse to stop it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import random
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ import numpy as np
 import uvloop
 
 from node.codec import encode
-from node.limits import CHANNEL_OPTIONS
+from node.limits import CHANNEL_OPTIONS, STREAMS
 from node.links import STREAM_ENDED
 from node.peers import EXCHANGE
 from node.tls import Identity, node_name, open_channel
@@ -32,7 +34,9 @@ from node.v1 import wire_pb2, wire_pb2_grpc
 _OFTEN = 1.0  # seconds between two bad frames: each costs the neighbour its stream, and its rows are late
 _AT_ONCE = 64  # calls of a flood
 _STREAMS = 1000
+_CONNECTIONS = 60  # of a flood of them
 _WRONG: list[dict[str, str]] = [{"need": "-1"}, {"need": "9" * 4000}, {"agents": "1"}, {"run": "0"}, {"agents": "x"}]
+_RELEASE = "/dpp2.node.v1.Control/Release"
 _HANDSHAKE = 20_000  # bytes that pass before a line becomes slow
 
 
@@ -258,12 +262,40 @@ class FloodsControlCalls(Honest):
 class WrongMetadata(FloodsControlCalls):
     async def _calls(self, channel: Any) -> None:
         while True:
-            wrong = random.choice(
-                ({"need": "-1"}, {"need": "9" * 4000}, {"agents": "1"}, {"run": "0"}, {"agents": "x"})
-            )
             with suppress(*STREAM_ENDED):
-                call = channel.stream_stream(EXCHANGE)(metadata=self.target.metadata(0, **wrong))
+                call = channel.stream_stream(EXCHANGE)(metadata=self.target.metadata(0, **random.choice(_WRONG)))
                 await call.code()
+
+
+class FillsConnections(Honest):
+    """Keeps all calls of many connections open, and sends on each whatever the node takes without reading it."""
+
+    async def besides(self) -> None:
+        async with AsyncExitStack() as stack:
+            channels = [await stack.enter_async_context(self.target.channel()) for _ in range(_CONNECTIONS)]
+            await asyncio.gather(*(self._push(channel) for channel in channels for _ in range(STREAMS)))
+
+    async def _push(self, channel: Any) -> None:
+        """To a method that is the orchestrator's."""
+        while True:
+            call = channel.stream_stream(_RELEASE)()
+            with suppress(*STREAM_ENDED):
+                while True:
+                    await call.write(bytes(1 << 20))
+            await call.code()
+
+
+class LeavesStreamsUnread(Honest):
+    """Opens one stream after the other, and reads none. So no more are opened to it, and its own rows do not come."""
+
+    async def before(self) -> None:
+        async with AsyncExitStack() as stack:
+            while True:
+                channel = await stack.enter_async_context(self.target.channel())
+                for _ in range(STREAMS):
+                    call = channel.stream_stream(EXCHANGE)(metadata=self.target.metadata(0))
+                    await call.initial_metadata()
+                    await asyncio.sleep(0.02)
 
 
 KINDS: dict[str, type[Honest]] = {
@@ -280,10 +312,12 @@ KINDS: dict[str, type[Honest]] = {
     "asks for everything again": AsksForEverythingAgain,
     "floods control calls": FloodsControlCalls,
     "floods wrong metadata": WrongMetadata,
+    "fills 60 connections": FillsConnections,
 }
 STANDING: dict[str, type[Honest]] = {  # the run waits, since rows do not come
     "withholds a round": WithholdsARound,
     "reads a byte a second": ReadsAByteASecond,
+    "leaves streams unread": LeavesStreamsUnread,
 }
 
 
@@ -300,7 +334,7 @@ async def main() -> None:
     while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
         tasks.pop().cancel()
         tasks.append(asyncio.create_task((KINDS | STANDING)[line](abused).run()))
-        print("{}", flush=True)
+        print(json.dumps({"cpu": time.process_time()}), flush=True)
 
 
 if __name__ == "__main__":

@@ -170,9 +170,9 @@ async def _memory(note: Note) -> Memory:
     prepared = _prepared(**{"network.topology": "ring", "network.agents": 4, "problem.name": "quadratic"})
     async with nodes(prepared, separately(4, 4)) as ours:
         await ours.block(2_000)
-        before = await ours.resident()
+        before = [used.resident for used in await ours.used()]
         await ours.block(8_000)
-        after = await ours.resident()
+        after = [used.resident for used in await ours.used()]
     growth = [(b - a) / a for a, b in zip(before, after, strict=True)]
     return Memory([value / 1e6 for value in after], growth)
 

@@ -1,7 +1,7 @@
 """Several nodes in one process, for the benchmark alone: everywhere else a process is one node.
 
 `python -m studies.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
-further line with the memory held, and ends when stdin does.
+further line with what it has used, and ends when stdin does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import resource
 import sys
+import time
 from pathlib import Path
 
 import uvloop
@@ -37,14 +38,14 @@ async def main() -> None:
     ready_for_rounds()
     print(json.dumps(ports), flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(_resident()), flush=True)
+        print(json.dumps(_used()), flush=True)
     await asyncio.gather(*(node.stop() for node in nodes))
 
 
-def _resident() -> dict[str, float]:
-    """The memory held now, in bytes."""
+def _used() -> dict[str, float]:
+    """The memory held now, in bytes, and the CPU time so far, in seconds."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return {"resident": pages * resource.getpagesize()}
+    return {"resident": pages * resource.getpagesize(), "cpu": time.process_time()}
 
 
 if __name__ == "__main__":

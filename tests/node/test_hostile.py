@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,29 @@ import pytest
 from node.codec import encode
 from node.errors import PeerFault, Refusals
 from node.hosting import Neighbour
-from node.limits import CALM_REFUSALS, REFUSE_SECONDS, ROUNDS_IN_HAND, STREAMS, rounds_in_hand
+from node.limits import (
+    CALM_REFUSALS,
+    CHANNEL_OPTIONS,
+    PAUSE_SECONDS,
+    ROUNDS_IN_HAND,
+    STREAMS,
+    UNREAD_STREAMS,
+    WINDOW,
+    fixed_window,
+    rounds_in_hand,
+)
 from node.links import STREAM_ENDED
 from node.peers import EXCHANGE, Door
 from node.queues import Link
 from node.status import STATUS
+from node.tls import Identity, node_name, open_channel
 from node.v1 import wire_pb2, wire_pb2_grpc
+from studies.bench.hostile import measure
 from tests.node.live import SECONDS, Live, live, one_each, small
 
 WIDE = 20_000  # numbers in a row
 ROUNDS = 30
+WORST = ("fills 60 connections", "leaves streams unread", "never reads")
 VICTIM = 1  # 0 and 2 are its neighbours; 0 is played here
 
 
@@ -53,6 +66,13 @@ def dial(nodes: Live, channel: grpc.aio.Channel, need: int = 0) -> Any:
     return channel.stream_stream(EXCHANGE)(metadata=said, timeout=SECONDS)
 
 
+def narrow(nodes: Live) -> grpc.aio.Channel:
+    """Takes no more than it must without reading, however fast the line is."""
+    assert nodes.tls is not None
+    identity, address = Identity.load(nodes.tls / "node-0", []), f"127.0.0.1:{nodes.ports[VICTIM]}"
+    return open_channel(identity, address, node_name([VICTIM]), [*CHANNEL_OPTIONS, *fixed_window(WINDOW)])
+
+
 async def speak(nodes: Live, node: int, *, reads: bool) -> None:
     """Send everything that is due, for as long as it is taken."""
     async with nodes.channel(node, "node-0") as channel:
@@ -64,6 +84,7 @@ async def speak(nodes: Live, node: int, *, reads: bool) -> None:
                 for frame in frames(nodes, need):
                     await call.write(frame)
                     assert reading is None or not reading.done()
+            call.cancel()
             await asyncio.sleep(0.05)
 
 
@@ -137,6 +158,29 @@ async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
     assert caplog.text.count("not reading: a frame has waited for more than 0.4 s") == 1
 
 
+async def test_a_peer_that_leaves_its_streams_unread_gets_no_more_until_it_reads(tmp_path: Path) -> None:
+    """Each would keep a frame in gRPC's memory for as long as its connection lasts."""
+    async with AsyncExitStack() as stack:
+        nodes = await stack.enter_async_context(pair(tmp_path, dimension=4 * WIDE))
+        await nodes.release(5, VICTIM, 2)
+        speaking = [asyncio.create_task(speak(nodes, node, reads=True)) for node in (VICTIM, 2)]
+        await nodes.reach(5, VICTIM, 2)
+        for task in speaking:
+            await cancelled(task)
+        channels = [await stack.enter_async_context(narrow(nodes)) for _ in range(3)]
+        calls = []
+        while link_to_0(nodes).unread < UNREAD_STREAMS:
+            assert len(calls) < 2 * STREAMS
+            calls.append(dial(nodes, channels[len(calls) % 2]))
+            await calls[-1].initial_metadata()
+            await asyncio.sleep(0.2)
+        assert await dial(nodes, channels[2]).code() == STATUS["too many unread"]
+        with suppress(*STREAM_ENDED):
+            await drain(calls[0])
+        again = dial(nodes, channels[2])
+        assert len([await again.read() for _ in range(10)]) == 10
+
+
 def test_what_is_not_kept_comes_from_the_records_in_order() -> None:
     link = Link(Neighbour(1, (1,), (0,)), phases=2, most=3)
     sent: list[bytes] = []
@@ -168,6 +212,51 @@ def test_a_frame_longer_than_all_that_may_wait_waits_alone() -> None:
 )
 def test_rounds_in_hand(size: int, rounds: int) -> None:
     assert rounds_in_hand(size) == rounds
+
+
+# --- what is not read --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["dpp2.node.v1.Control/Release", "grpc.health.v1.Health/Check"])
+async def test_of_whom_may_not_call_no_request_is_read(tmp_path: Path, method: str) -> None:
+    """It could be as long as a frame, in every call of every connection."""
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        silent = channel.stream_stream(f"/{method}")(timeout=SECONDS)
+        assert await silent.code() == grpc.StatusCode.PERMISSION_DENIED
+
+
+async def test_a_request_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.control.REQUEST_SECONDS", 0.1)
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "orchestrator") as channel:
+        silent: Any = channel.stream_stream("/dpp2.node.v1.Control/Release")(timeout=SECONDS)
+        assert await silent.code() == STATUS["bad call"]
+        empty: Any = channel.stream_stream("/dpp2.node.v1.Control/Release")(timeout=SECONDS)
+        await empty.done_writing()
+        assert await empty.code() == STATUS["bad call"]
+
+
+async def test_on_a_call_that_nobody_reads_a_window_is_taken_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the second stream waits at the door."""
+    monkeypatch.setattr("node.peers.OPEN_SECONDS", SECONDS)
+    async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+        await dial(nodes, channel).initial_metadata()
+        call, taken = dial(nodes, channel), 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                while True:
+                    await call.write(bytes(1000))
+                    taken += 1000
+        assert WINDOW / 2 < taken < 4 * WINDOW  # some of it waits at this end
+
+
+@pytest.mark.slow
+async def test_the_memory_of_a_node_under_abuse_is_bounded() -> None:
+    """The kinds that once cost gigabytes, in processes of their own."""
+    measured = await measure(lambda kind: None, dimension=WIDE, turns=2, kinds=WORST)
+    assert [one.kind for one in measured.kinds] == list(WORST)
+    assert all(one.more < measured.bound.total / 1e6 for one in measured.kinds), measured.kinds
 
 
 # --- streams ----------------------------------------------------------------------------------------------------
@@ -221,8 +310,13 @@ async def test_at_the_door_the_newest_waits_and_not_for_long(monkeypatch: pytest
 
 def test_a_flood_of_refusals_is_answered_slowly_and_a_few_at_once() -> None:
     refusals = Refusals()
-    assert [refusals.pause(10.0) for _ in range(CALM_REFUSALS + 2)] == [0.0] * CALM_REFUSALS + [REFUSE_SECONDS] * 2
-    assert refusals.pause(11.0) == 0.0
+    assert [refusals.pause(10.0) for _ in range(CALM_REFUSALS)] == [0.0] * CALM_REFUSALS
+    pauses = [refusals.pause(10.0) for _ in range(300)]
+    assert pauses == sorted(pauses)
+    assert 1.0 < pauses[0] < 1.1
+    assert pauses[-1] == PAUSE_SECONDS
+    assert refusals.pause(10.0 + PAUSE_SECONDS) > 0
+    assert refusals.pause(11.0 + PAUSE_SECONDS) == 0.0
 
 
 # --- what waits to be used ----------------------------------------------------------------------------------------

@@ -142,35 +142,52 @@ class Talk:
         raise AssertionError("there is room")
 
 
-class EndingSlowly(Talk):
-    """Ends as soon as something is written, and takes a moment for it."""
+class Ending(Talk):
+    """Its other end goes when it is told to, and frames are written when it is told to."""
 
     def __init__(self, link: Link, *backlog: bytes) -> None:
         super().__init__(link, *backlog)
-        self.ending, self.begun = asyncio.Event(), asyncio.Event()
+        self.over, self.begun, self.written = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def read(self) -> Any:
-        await self.begun.wait()
+        await self.over.wait()
         return grpc.aio.EOF
 
     async def write(self, frame: bytes) -> None:
         self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.ending.set()
-            await asyncio.sleep(0.01)
+        await self.written.wait()
 
 
-async def test_a_stop_is_not_lost_while_a_stream_ends() -> None:
+@pytest.mark.parametrize("ticks", range(4))
+async def test_a_stop_is_not_lost_while_a_stream_ends(ticks: int) -> None:
     """A node that is told to stop at the moment when a link breaks must not go on dialling."""
     link = Link(Neighbour(1, (1,), (0,)), 1, 100)
-    talk = EndingSlowly(link, b"a frame")
+    talk = Ending(link)
     serving = asyncio.create_task(serve(link, talk, talk))
-    await talk.ending.wait()
-    serving.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    await asyncio.sleep(0)
+    talk.over.set()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    if serving.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+
+async def test_a_frame_that_grpc_has_taken_counts_until_the_peer_has_read_it() -> None:
+    """It cannot be taken back: gRPC holds it, and so it is memory that the peer has cost."""
+    link = Link(Neighbour(1, (1,), (0,)), 1, 100)
+    talk = Ending(link, b"one", b"two")
+    serving = asyncio.create_task(serve(link, talk, talk))
+    await talk.begun.wait()
+    assert link.unread == 0
+    talk.over.set()
+    async with asyncio.timeout(SECONDS):
         await serving
+        assert link.unread == 1
+        talk.written.set()
+        while link.unread:
+            await asyncio.sleep(0)
+    assert talk.outgoing.next() is None
 
 
 class CannotWrite(Talk):

@@ -155,10 +155,17 @@ async def expired(nodes: Live) -> grpc.StatusCode:
         return await code_of(call)
 
 
+async def checked(nodes: Live, content: bytes, who: str) -> grpc.StatusCode:
+    async with nodes.channel(VICTIM, who) as channel:
+        return await code_of(channel.unary_unary("/grpc.health.v1.Health/Check")(content, timeout=SECONDS))
+
+
 UNDER_TLS: list[tuple[str, str, Provoke]] = [
     ("impostor", "another agent's certificate", impostor),
     ("not the orchestrator", "a neighbour's Stop", lambda nodes: raw(nodes, "Stop", b"", who="node-1")),
     ("not the orchestrator", "a neighbour's garbage", lambda nodes: raw(nodes, "Prepare", b"\xff", who="node-1")),
+    ("not a probe", "a neighbour's health check", lambda nodes: checked(nodes, b"", who="node-1")),
+    ("bad call", "garbage in a health check", lambda nodes: checked(nodes, b"\xff", who="probe")),
     ("expired", "a certificate that ends", expired),
     ("revoked", "not on the list", revoked),
 ]
@@ -173,6 +180,7 @@ async def test_under_tls(tmp_path: Path) -> None:
 
 IN_HOSTILE = {
     "too many copies",
+    "too many unread",
     "not reading",
     "replaced",
 }  # tried in test_hostile.py and test_frames.py

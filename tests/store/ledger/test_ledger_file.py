@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import sqlite3
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,3 +176,42 @@ class TestWhere:
         assert rounds_charged(tmp_path) == [ROUNDS] * 6
         shutil.rmtree(tmp_path / "run")
         assert rounds_charged(tmp_path) == [ROUNDS] * 6
+
+
+class TestOpenFiles:
+    """A node's port is open to strangers, who take descriptors and let them go again."""
+
+    @pytest.fixture
+    def taken(self) -> Iterator[list[int]]:
+        """All descriptors that this process may have, but for the first of the list, which are opened last."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, hard))
+        taken: list[int] = []
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(2))
+        yield taken
+        for one in taken:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    @pytest.mark.parametrize("left", [0, 1])
+    def test_too_many_are_one_sentence(
+        self, tmp_path: Path, taken: list[int], left: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("store.ledgers._DESCRIPTOR_SECONDS", 0.1)
+        for _ in range(left):
+            os.close(taken.pop())
+        with pytest.raises(BadInput, match=r"a ledger that can be used \(too many open files\)"):
+            LedgerFile(tmp_path / "ledger.sqlite").totals()
+
+    def test_they_are_waited_for(self, tmp_path: Path, taken: list[int]) -> None:
+        def give_back() -> None:
+            time.sleep(0.3)
+            while taken:
+                os.close(taken.pop())
+
+        giving = threading.Thread(target=give_back)
+        giving.start()
+        assert LedgerFile(tmp_path / "ledger.sqlite").totals() == []
+        giving.join()

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS, Attack
-from adversary.audit import Attacker, AuditReport
+from adversary.audit import AuditReport
 from adversary.audit import audit as examine
 from dpp2 import BadInput, Result
 from dpp2.errors import UnknownName

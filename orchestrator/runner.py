@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from store.locks import new_run, opened_run
 from store.rundir import RunDirectory
 
 __all__ = ["ClusterShape", "FinishedRun", "Interrupted", "Progress", "RunFailed", "resume", "start"]
+
+Begun = Callable[[Path], None]
 
 _MAY_CHANGE = ("run.rounds", "privacy.budget")  # in a resumed run
 
@@ -35,17 +38,27 @@ def start(
     force: bool,
     progress: Progress,
     cluster: ClusterShape | None = None,
+    begun: Begun = lambda path: None,
 ) -> FinishedRun:
-    """Run from round 0. The experiment is checked in full before a directory is touched."""
+    """Run from round 0. The experiment is checked in full before a directory is touched.
+
+    `begun` hears where the run is written, before the first round.
+    """
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
     progress(0, experiment.run.rounds, "drawing the graph and the objectives")
     simulation = _simulation(experiment)
     with new_run(out, stem=stem, force=force) as directory:
-        return _charged(simulation, directory, progress, shape)
+        return _charged(simulation, directory, progress, shape, begun)
 
 
-def resume(path: Path, overrides: list[str], progress: Progress, cluster: ClusterShape | None = None) -> FinishedRun:
+def resume(
+    path: Path,
+    overrides: list[str],
+    progress: Progress,
+    cluster: ClusterShape | None = None,
+    begun: Begun = lambda path: None,
+) -> FinishedRun:
     """Go on where an interrupted run stopped, or longer than a finished one went (`run.rounds`)."""
     for override in overrides:
         if override.partition("=")[0].strip() not in _MAY_CHANGE:
@@ -59,10 +72,12 @@ def resume(path: Path, overrides: list[str], progress: Progress, cluster: Cluste
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:
             simulation.restore(snapshot)
-        return _charged(simulation, directory, progress, shape)
+        return _charged(simulation, directory, progress, shape, begun)
 
 
-def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape) -> FinishedRun:
+def _charged(
+    simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape, begun: Begun
+) -> FinishedRun:
     """Charge before the first round, settle after the last; only a kill leaves the charge standing.
 
     Nodes keep their own account of what they send, in the same ledger; then the run is only told how far it goes.
@@ -78,6 +93,7 @@ def _charged(simulation: Simulation, directory: RunDirectory, progress: Progress
         simulation.tell_uncovered(ledgers.reserve)
     try:
         directory.begin(simulation.prepared)
+        begun(directory.path)
         with logged(simulation, directory) as tell_end:
             transport.run(simulation, directory, shape, progress)
             result = write_results(simulation, directory)

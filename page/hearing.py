@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adversary.audit import Attacker, Interception, intercepted
+from adversary.attacker import Attacker
+from adversary.audit import Interception, intercepted
 from adversary.observation import Observation
 from adversary.scoring import Truth
 from adversary.tap.decode import decode

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from adversary.attacker import Attacker
 from adversary.attacks import ATTACKS, Attack
-from adversary.audit import Attacker, Interception, public_knowledge
+from adversary.audit import Interception, public_knowledge
 from adversary.findings import Finding, Skipped, attempt
 from adversary.observation import Observation
 from adversary.report.one_line import one_line

@@ -10,7 +10,7 @@ import typer
 from dpp2 import BadInput, Experiment
 from dpp2.errors import NOTHING
 from orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
-from orchestrator.cli.watch import Watch, open_page
+from orchestrator.cli.watch import Watch, page_opener
 from orchestrator.output import console, errors, print_json, progress_bar, waiting
 from orchestrator.runner import RunFailed
 
@@ -86,7 +86,7 @@ def orchestrate(
     credit = 1 if strict else window
     asked = Orchestration(prepared, run_id, nodes, identity, window=credit, keep=keep, patience=patience)
     if watch:
-        open_page(watched_folder(state))
+        page_opener()(watched_folder(state))
     with described(asked, state) as logged:
         done = _driven(asked, logged)
         logged.end(*_how(done))

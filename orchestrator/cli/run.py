@@ -15,10 +15,10 @@ from dpp2.privacy import Epsilon
 from dpp2.theory import Condition
 from orchestrator import runner
 from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
-from orchestrator.cli.watch import Watch, open_page
+from orchestrator.cli.watch import Watch, page_opener
 from orchestrator.output import console, errors, print_json, print_notes, progress_bar
 from orchestrator.runner import ClusterShape, FinishedRun, Progress
-from store.rundir import free_name, privacy_document
+from store.rundir import privacy_document
 
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …).")
@@ -67,16 +67,16 @@ def run(
     changes = _changes(overrides, transport, no_truth)
     check_counts(("--processes", processes))
     cluster = ClusterShape(processes, strict, tls, _tap(tap))
+    begun = page_opener() if watch else lambda path: None
     if resume is not None:
         _check_alone(resume, file is not None or out is not None or force or no_truth)
-        if watch:
-            open_page(resume)
-        finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster))
+        finished = _watched(lambda shown: runner.resume(resume, changes, shown, cluster, begun))
     else:
         experiment, stem = load_experiment(file, changes), file.stem if file else "run" if changes else "paper"
-        out = _shown(out, stem) if watch else out
         finished = _watched(
-            lambda shown: runner.start(experiment, out, stem=stem, force=force, progress=shown, cluster=cluster)
+            lambda shown: runner.start(
+                experiment, out, stem=stem, force=force, progress=shown, cluster=cluster, begun=begun
+            )
         )
     print_json(summary(finished)) if json else _print_summary(finished)
     if finished.result.diverged:
@@ -87,13 +87,6 @@ def _changes(overrides: list[str] | None, transport: str | None, no_truth: bool)
     """All that is overridden, whichever option says so."""
     untold = ["run.telemetry=none"] if no_truth else []
     return [*(overrides or []), *untold, *([f"run.transport={transport}"] if transport else [])]
-
-
-def _shown(out: Path | None, stem: str) -> Path:
-    """Where the run will be, with a page that waits for it."""
-    out = out or free_name(Path("runs"), stem)
-    open_page(out)
-    return out
 
 
 def _check_alone(resume: Path, others: bool) -> None:

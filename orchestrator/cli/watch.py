@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -103,9 +104,14 @@ async def _unwatched(watching: Watching, parent: int) -> None:
         alone = 0.0 if watching.feed.viewers or os.getppid() == parent else alone + 1.0
 
 
-def open_page(run: Path) -> None:
-    """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
+def page_opener() -> Callable[[Path], None]:
+    """Starts the page; what it needs is looked for now, before anything has begun."""
     check_installed("--watch")
+    return _open_page
+
+
+def _open_page(run: Path) -> None:
+    """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
     command = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.Popen(

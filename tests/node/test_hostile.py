@@ -168,7 +168,7 @@ async def test_a_peer_that_leaves_its_streams_unread_gets_no_more_until_it_reads
         for task in speaking:
             await cancelled(task)
         channels = [await stack.enter_async_context(narrow(nodes)) for _ in range(3)]
-        calls = []
+        calls: list[Any] = []
         while link_to_0(nodes).unread < UNREAD_STREAMS:
             assert len(calls) < 2 * STREAMS
             calls.append(dial(nodes, channels[len(calls) % 2]))
@@ -221,7 +221,7 @@ def test_rounds_in_hand(size: int, rounds: int) -> None:
 async def test_of_whom_may_not_call_no_request_is_read(tmp_path: Path, method: str) -> None:
     """It could be as long as a frame, in every call of every connection."""
     async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
-        silent = channel.stream_stream(f"/{method}")(timeout=SECONDS)
+        silent: Any = channel.stream_stream(f"/{method}")(timeout=SECONDS)
         assert await silent.code() == grpc.StatusCode.PERMISSION_DENIED
 
 

@@ -157,7 +157,8 @@ async def expired(nodes: Live) -> grpc.StatusCode:
 
 async def checked(nodes: Live, content: bytes, who: str) -> grpc.StatusCode:
     async with nodes.channel(VICTIM, who) as channel:
-        return await code_of(channel.unary_unary("/grpc.health.v1.Health/Check")(content, timeout=SECONDS))
+        check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+        return await code_of(check(content, timeout=SECONDS))
 
 
 UNDER_TLS: list[tuple[str, str, Provoke]] = [

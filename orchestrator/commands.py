@@ -35,6 +35,18 @@ class Command:
 COMMANDS = (
     Command("run", ("run",), _FIRST, "Run an experiment and keep its records."),
     Command("audit", ("audit",), _FIRST, "Attack a run with what was overheard, and judge the paper's claims."),
+    Command(
+        "watch",
+        ("watch",),
+        _FIRST,
+        "Show a run on a page: one under way as it goes, one that is over as it ended, or replayed.",
+    ),
+    Command(
+        "playground",
+        ("playground",),
+        _FIRST,
+        "A page with controls: every change is run at once, attacked and accounted for.",
+    ),
     Command("list", ("catalogue",), _FIRST, "List experiments, algorithms, problems, topologies, attacks or runs."),
     Command("init", ("catalogue",), _FIRST, "Write a commented experiment file to start from."),
     Command("explain", ("catalogue",), _FIRST, "Say what a key of an experiment file means and accepts."),

@@ -198,6 +198,8 @@ NOT_CHANGES = {
     "privacy.colluders",
     "privacy.delta",
     "algorithm.name",
+    "algorithm.auto_steps",  # gone once alpha, beta and rho are settled, and these count
+    "algorithm.steps_from_data",
     "problem.dataset",
 }
 

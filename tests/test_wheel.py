@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
@@ -53,7 +52,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     python = home / "venv/bin/python"
     command(python, "-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", wheel, cwd=home)
     places = command(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home).strip()
-    (Path(places) / "lent.pth").write_text(sysconfig.get_path("purelib"))  # .pth files in there are not read
+    lent = [path for path in sys.path if path.endswith("site-packages")]  # .pth files in there are not read
+    (Path(places) / "lent.pth").write_text("\n".join(lent))
     (home / "experiments").symlink_to(ROOT / "experiments")
     yield home
     shutil.rmtree(home)

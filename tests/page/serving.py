@@ -31,7 +31,11 @@ def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             yield json.loads(said)["url"], process
         finally:
             process.terminate()
-            process.wait(20)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
 
 
 def get(url: str, path: str = "/", **headers: str) -> tuple[int, bytes]:

@@ -135,13 +135,13 @@ async def test_what_a_peer_does_not_read_does_not_pile_up(tmp_path: Path) -> Non
 async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("node.links.UNREAD_SECONDS", 0.4)
-    monkeypatch.setattr("node.links.SLOWEST", 1e9)
     async with pair(tmp_path) as nodes, nodes.channel(VICTIM, "node-0") as channel:
         await nodes.release(20, VICTIM, 2)
-        speaking = [asyncio.create_task(speak(nodes, node, reads=node == 2)) for node in (VICTIM, 2)]
+        speaking = [asyncio.create_task(speak(nodes, node, reads=True)) for node in (VICTIM, 2)]
         await nodes.reach(20, VICTIM, 2)
         await cancelled(speaking[0])
+        monkeypatch.setattr("node.links.UNREAD_SECONDS", 0.4)
+        monkeypatch.setattr("node.links.SLOWEST", 1e9)
         slow = dial(nodes, channel)
         await slow.initial_metadata()
         async with asyncio.timeout(SECONDS):

@@ -154,6 +154,10 @@ class GaussianReleases(AdjacentReleases):
     def unsupported_reason(self, rounds: int) -> Unsupported:
         return super().unsupported_reason(rounds) or _gaussian(self.zcdp(rounds), self.grid, rounds)
 
+    @property
+    def gaussian(self) -> bool:
+        return True
+
     @abstractmethod
     def log_ratios(self, rounds: int) -> Array:
         """ln of the most that the noise of each round must shift, in units of its σ; what the grid adds included."""

@@ -22,7 +22,7 @@ from studies.compare.comparison import Comparison, Result
 from studies.compare.tasks import Cell
 
 LEVEL = 0.05
-MARGIN = 2.0
+MARGIN = 3.0
 
 
 @dataclass(frozen=True)

@@ -205,8 +205,9 @@ class _Bench:
     def search(self, jobs: Sequence[Job], effort: Effort) -> list[Search]:
         """Waves for everybody; an exchange; and further waves for all of a cell while a winner is at an end."""
         found = self._waves(jobs, [self.kept.search(job.key) for job in jobs], effort, "searching")
-        found = self._exchange(jobs, found)
-        return self._waves(jobs, found, effort, "searching again")
+        if not effort.exchanges:
+            return found
+        return self._waves(jobs, self._exchange(jobs, found), effort, "searching again")
 
     def _waves(self, jobs: Sequence[Job], before: Sequence[Search | None], effort: Effort, what: str) -> list[Search]:
         found, wanted = list(before), {job.cell: effort.waves for job in jobs}

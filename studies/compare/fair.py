@@ -22,8 +22,6 @@ import numpy as np
 from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.privacy import Unsupported
-from dpp2.privacy.baselines import GaussianReleases, Unaccounted
-from dpp2.privacy.cancelling_releases import CancellingReleases
 from dpp2.privacy.releases import Releases
 from studies.compare.tasks import Track
 
@@ -48,11 +46,15 @@ def fitted(experiment: Experiment, epsilon: float, track: Track, bounds: Bounds)
     if any(getattr(noise, name) is None for name in noise.scales):
         try:
             settled = asked.algorithm.settled(asked)
-            return _refused(_releases(settled, bounds), settled.run.rounds, track) or settled
+            releases = _releases(settled, bounds)
+            refused = releases if isinstance(releases, Unsupported) else _refused(releases, settled.run.rounds, track)
+            return refused or settled
         except BadInput as error:  # no own scale keeps this ε
             return Unsupported(str(error))
     noisy = with_noise(asked)
     releases = _releases(noisy, bounds)
+    if isinstance(releases, Unsupported):
+        return releases
     refused = _refused(releases, noisy.run.rounds, track)
     if refused:
         return refused
@@ -64,24 +66,24 @@ def fitted(experiment: Experiment, epsilon: float, track: Track, bounds: Bounds)
 
 def spent(experiment: Experiment, track: Track, bounds: Bounds) -> float:
     """ε of the worst-off agent over all rounds, by the account of a fitted experiment."""
-    return max(_spent(one, experiment.run.rounds, track) for one in _releases(experiment, bounds))
+    releases = _releases(experiment, bounds)
+    if isinstance(releases, Unsupported):
+        return math.inf
+    return max(_spent(one, experiment.run.rounds, track) for one in releases)
 
 
-def _releases(experiment: Experiment, bounds: Bounds) -> list[Releases]:
+def _releases(experiment: Experiment, bounds: Bounds) -> list[Releases] | Unsupported:
     """What each agent's ε depends on, each kind once; as `Account` has it, without its remarks, which take long."""
     found = experiment.algorithm.accounts(experiment, bounds.dimension, bounds.adjacency, bounds.smoothness)
-    return [Unaccounted(reason=found.reason)] if isinstance(found, Unsupported) else list(dict.fromkeys(found))
+    return found if isinstance(found, Unsupported) else list(dict.fromkeys(found))
 
 
 def _refused(releases: Sequence[Releases], rounds: int, track: Track) -> Unsupported | None:
     for one in releases:
-        if isinstance(one, GaussianReleases):
-            if not track.delta:
-                return Unsupported(_NO_PURE)
-        elif reason := one.unsupported_reason(rounds):
-            return reason
-        elif not track.delta and isinstance(one, CancellingReleases) and one.noise == "gaussian":
+        if one.gaussian and not track.delta:
             return Unsupported(_NO_PURE)
+        if one.log_ratios(1) is None and (reason := one.unsupported_reason(rounds)):
+            return reason
     return None
 
 
@@ -92,8 +94,9 @@ def _spent(one: Releases, rounds: int, track: Track) -> float:
 
 def _factor(one: Releases, rounds: int, epsilon: float, track: Track) -> float:
     """The least factor on all scales with which the rounds spend ε; inf where there is none."""
-    if isinstance(one, GaussianReleases):
-        return _gaussian_factor(one, rounds, epsilon, track)
+    ratios, grid_ratios = one.log_ratios(rounds), one.scaled(_HUGE).log_ratios(rounds)
+    if ratios is not None and grid_ratios is not None:
+        return _gaussian_factor(one, (ratios, grid_ratios), rounds, epsilon, track)
     costs = np.concatenate(one.log_releases(rounds))
     with np.errstate(over="ignore"):
         grid = np.exp(np.concatenate(one.scaled(_HUGE).log_releases(rounds)))
@@ -105,16 +108,17 @@ def _factor(one: Releases, rounds: int, epsilon: float, track: Track) -> float:
     return _solved(lambda f: _total(moved / f + grid, track), epsilon)
 
 
-def _gaussian_factor(one: GaussianReleases, rounds: int, epsilon: float, track: Track) -> float:
+def _gaussian_factor(one: Releases, logs: tuple[Array, Array], rounds: int, epsilon: float, track: Track) -> float:
     """What the finite tail of the sampler takes is asked for at the end."""
     with np.errstate(over="ignore"):
-        grid = np.exp(one.scaled(_HUGE).log_ratios(rounds))
-        moved = np.exp(one.log_ratios(rounds)) - grid
+        grid = np.exp(logs[1])
+        moved = np.exp(logs[0]) - grid
     if not np.isfinite(moved).all():
         return math.inf
     extra, mu = one.grid.extra(rounds), _mu_at(epsilon, track.delta)
     factor = _solved(lambda f: float(np.sqrt(((moved / f + grid) ** 2).sum())), mu * (1 - extra / epsilon))
-    return factor if one.scaled(factor).epsilon_at(rounds, track.delta) <= epsilon * (1 + 1e-9) else math.inf
+    found = one.scaled(factor).epsilon_at(rounds, track.delta)
+    return factor if found is not None and found <= epsilon * (1 + 1e-9) else math.inf
 
 
 def _mu_at(epsilon: float, delta: float) -> float:

@@ -92,11 +92,12 @@ def _method(made: Comparison, command: str) -> list[str]:
 
 def _effort(plan: Plan) -> str:
     effort, others = plan.effort, len(plan.epsilons) - 1
+    exchange = f"then what won at the {others} other ε, on {1 + effort.trials} seeds each; " if effort.exchanges else ""
     return (
         "Every method is searched jointly over all settings that it declares and over the number of rounds, from 1 on: "
         f"{effort.first} points, its defaults and a scrambled Sobol sequence; then {effort.waves} waves of "
         f"{effort.around} points around the best, with {effort.finalists} finalists on {effort.trials} new seeds each; "
-        f"then what won at the {others} other ε, on {1 + effort.trials} seeds each: "
+        f"{exchange}in all "
         f"{effort.runs(effort.waves, others)} runs for everybody. Where a winner lies at an end of a range, the range "
         "is widened and everybody in that cell gets another wave."
     )

@@ -55,9 +55,14 @@ class Effort:
     def wave(self) -> int:
         return self.around + self.finalists * self.trials
 
+    @property
+    def exchanges(self) -> bool:
+        """Whether winners are exchanged between ε: a quick look does without."""
+        return self.first > _FEW
+
     def runs(self, waves: int, others: int = 0) -> int:
         """In all, with an exchange between so many other ε."""
-        return self.first + waves * self.wave + others * (1 + self.trials)
+        return self.first + waves * self.wave + (others * (1 + self.trials) if self.exchanges else 0)
 
 
 @dataclass(frozen=True)

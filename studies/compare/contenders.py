@@ -48,7 +48,7 @@ class Method:
 
     label: str
     algorithm: str
-    held: tuple[tuple[str, float], ...] = ()
+    held: tuple[tuple[str, object], ...] = ()
 
     @property
     def papers_own(self) -> bool:

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -105,6 +105,11 @@ class PreparedRun:
         check_weights(P, eigenvalues)
         experiment.algorithm.check(eigenvalues, experiment.run.rounds)
         return cls(experiment, secrets or Secrets.of(experiment), graph, weights, eigenvalues)
+
+    def again(self, experiment: Experiment) -> Self:
+        """Another settled experiment on the same graph and weights, which are not computed anew."""
+        experiment.algorithm.check(self.spectrum, experiment.run.rounds)
+        return type(self)(experiment, Secrets.of(experiment), self.graph, self.edge_weights, self.spectrum)
 
     @cached_property
     def P(self) -> Matrix:

@@ -138,7 +138,7 @@ def test_an_attack_is_one_file_and_one_entry(house: House) -> None:
 def test_a_study_is_one_file_and_one_entry(house: House) -> None:
     entry = {
         "reproduce/__init__.py": (
-            '        "comparison": "studies.reproduce.overview:COMPARISON",\n',
+            '        "overview": "studies.reproduce.overview:OVERVIEW",\n',
             '        "one-run": "studies.reproduce.one_run:ONE_RUN",',
         )
     }

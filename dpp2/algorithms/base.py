@@ -19,7 +19,6 @@ from pydantic import Field
 from dpp2.algorithms.declared import (
     Algebra,
     Calibrated,
-    Further,
     GradientSchedule,
     Heard,
     PlannerModel,
@@ -184,6 +183,7 @@ class NoiseSection(Section):
     scales: ClassVar[tuple[str, ...]]
     without_epsilon: ClassVar[tuple[str, ...]] = ()  # scales whose noise buys no ε: what it covers is never sent
     tunables: ClassVar[tuple[Tunable, ...]] = ()  # what a search may vary besides one factor on all scales
+    pure: ClassVar[Mapping[str, str]] = {}  # settings that give a pure ε, where there is a choice
 
     grid: int = Field(20, ge=0, le=MOST_BITS, description=f"a whole number from 0 to {MOST_BITS} (0: noise in doubles)")
 
@@ -234,11 +234,11 @@ class AlgorithmSection(Section):
     needs_smoothness: ClassVar[bool] = True  # whether its account rests on a bound of every M_i; if not, it may clip
     releases: ClassVar[tuple[type[Releases], ...]] = ()  # kinds of its own in `mechanisms`, which ledgers must read
 
-    # For comparisons: what is tuned, and what else is compared under a name of its own.
+    # For comparisons: what is tuned, under which names, and who stands for it where it is not compared itself.
     tunables: ClassVar[tuple[Tunable, ...]] = ()
-    moves_with_step: ClassVar[tuple[str, ...]] = ()  # parameters that take the same factor as the step
-    further: ClassVar[Further | None] = None
-    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {}  # name → settings of this section
+    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {}  # name → settings that are held (none: its own name)
+    plans_rounds: ClassVar[bool] = False  # whether its settings decide how many rounds there are
+    with_noise_it_is: ClassVar[str | None] = None  # another algorithm's name
 
     # For attackers, who know the algorithm: what its messages stand for.
     x_phase: ClassVar[str | None] = None  # the phase that carries x, up to noise, mixing and compression

@@ -37,7 +37,8 @@ class Tunable:
     """A setting that a search may vary: from `low` to `high`, evenly on the given scale.
 
     With `relative` these are factors on what the section has, as for the ratio of two scales of noise. Settings in
-    `together` are multiplied by the factor by which this one changes.
+    `together` are multiplied by the factor by which this one changes. A search whose best value lies at an end of the
+    range goes on beyond it, as far as `least` and `most`: no setting has a meaning there.
     """
 
     key: str  # of its section, such as "alpha"
@@ -46,14 +47,9 @@ class Tunable:
     scale: Literal["log", "linear"] = "log"
     relative: bool = False
     together: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Further:
-    """The one setting besides step, decay and rounds that a grid search varies, and the factors that it tries."""
-
-    key: str  # "section.key", such as "noise.u_e"
-    factors: tuple[float, ...]
+    least: float | None = None
+    most: float | None = None
+    whole: bool = False  # whether it takes whole numbers only
 
 
 @dataclass(frozen=True)

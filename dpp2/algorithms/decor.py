@@ -35,7 +35,7 @@ from dpp2.algorithms.base import (
     check_mixing,
 )
 from dpp2.algorithms.cancelling_noise import LARGEST_RATIO, CancellingNoise, released
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.arrays import Array
 from dpp2.privacy.cancelling_releases import EveryRoundReleases
 from dpp2.privacy.correlated import NoiseNetwork
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class DecorNoise(CancellingNoise):
-    tunables = (Tunable("ratio", 0.01, 100.0),)
+    tunables = (Tunable("ratio", 0.01, 100.0, most=LARGEST_RATIO),)
 
     ratio: float = Field(
         5.0,
@@ -98,8 +98,7 @@ class DecorSection(AlgorithmSection):
     releases = (EveryRoundReleases,)
     x_phase = "x_half"
     algebra = "one message"
-    tunables = (Tunable("gamma", 1e-3, 10.0), Tunable("power", 0.0, 1.0, "linear"))
-    further = Further("noise.ratio", (0.3, 1.0, 3.0))
+    tunables = (Tunable("gamma", 1e-3, 10.0), Tunable("power", 0.0, 1.0, "linear", least=0.0))
 
     name: Literal["decor"] = "decor"
     gamma: float = Field(0.02, gt=0, description="a number > 0: the first step")

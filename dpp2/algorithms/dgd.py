@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -42,8 +42,7 @@ class Dgd(NoisyProgram):
 
 class DgdSection(StepSection):
     program_class = Dgd
-    tunables = (Tunable("alpha", 1e-3, 10.0), Tunable("power", 0.0, 1.0, "linear"))
-    further = Further("algorithm.power", (0.0, 0.5, 1.0))
+    tunables = (Tunable("alpha", 1e-3, 10.0), Tunable("power", 0.0, 1.0, "linear", least=0.0))
 
     name: Literal["dgd"] = "dgd"
     alpha: float = Field(0.2, gt=0, description="a number > 0")

@@ -27,6 +27,7 @@ class DiadspNoise(TrackingNoise):
 
 class DiadspSection(GradientTrackingSection):
     noise_section = DiadspNoise
+    with_noise_it_is = None
 
     name: Literal["diadsp"] = "diadsp"  # type: ignore[assignment]  # another tag, the same program
     alpha: float = Field(0.01, gt=0, description="a number > 0")

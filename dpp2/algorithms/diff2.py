@@ -117,7 +117,7 @@ class Diff2Section(AlgorithmSection):
     program_class = Diff2
     step = "eta"
     topology = "star"
-    tunables = (Tunable("eta", 1e-2, 3.0), Tunable("restart", 1, 100))
+    tunables = (Tunable("eta", 1e-2, 3.0), Tunable("restart", 1, 100, least=1, whole=True))
     x_phase, gradient_phase = "x_new", "d"
     algebra = "server"
 

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
 from dpp2.algorithms.steps import StepSection
@@ -63,8 +63,11 @@ class DmspSection(StepSection):
     step = "c"
     x_phase = "y"
     needs_smoothness = False
-    tunables = (Tunable("c", 1e-2, 100.0), Tunable("q", 0.8, 0.999, "linear"))
-    further = Further("algorithm.q", (0.91, 0.96, 1.0))
+    tunables = (
+        Tunable("c", 1e-2, 100.0),
+        Tunable("q", 0.02, 0.999, "linear", least=1e-6, most=1 - 1e-6),
+        Tunable("radius", 1.0, 100.0),
+    )
 
     name: Literal["dmsp"] = "dmsp"
     c: float = Field(1.0, gt=0, description="a number > 0: the first step")

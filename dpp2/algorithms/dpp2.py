@@ -38,7 +38,6 @@ from dpp2.algorithms.declared import (
     NO_PROTECTION,
     TIER_ONE,
     TIER_TWO,
-    Further,
     PlannerModel,
     Tunable,
     TwoTiers,
@@ -83,16 +82,12 @@ class Dpp2Section(AlgorithmSection):
     papers_own = True
 
     tunables = (
-        Tunable("alpha", 1e-3, 1.0, together=("beta",)),
+        Tunable("alpha", 1e-3, 1.0, together=("beta",)),  # β < α/λ_max(P), which a smaller α alone would break
+        Tunable("beta", 0.02, 1.4, relative=True),
         Tunable("rho", 0.1, 100.0),
-        Tunable("damping", 0.0, 10.0, "linear"),
+        Tunable("damping", 0.0, 10.0, "linear", least=0.0),
     )
-    moves_with_step = ("beta",)  # β < α/λ_max(P), which a smaller α alone would break
-    further = Further("noise.u_e", (1.0, 10.0, 100.0))  # most of ε is spent on e, which does less harm than w
-    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "dpp2-damped-1": {"damping": 1.0},
-        "dpp2-damped-2": {"damping": 2.0},
-    }
+    variants: ClassVar[Mapping[str, Mapping[str, float]]] = {"dpp2": {"damping": 0.0}, "dpp2-damped": {}}
     x_phase, gradient_phase = "y", "z"
     algebra = "two tiers"
 

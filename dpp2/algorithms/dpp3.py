@@ -73,9 +73,13 @@ class Dpp3Section(AlgorithmSection):
     algebra = "one message"
     tunables = (
         Tunable("alpha", 1e-3, 100.0),
-        Tunable("slowdown", 0.0, 20.0, "linear"),
-        Tunable("shrinkage", 0.0, 100.0, "linear"),
+        Tunable("gradient_rounds", 1, 32, least=1, whole=True),
+        Tunable("mixings", 1, 32, least=1, whole=True),
+        Tunable("slowdown", 0.0, 20.0, "linear", least=0.0),
+        Tunable("average", 0.0, 1.0, "linear", least=0.0, most=1.0),
+        Tunable("shrinkage", 0.0, 100.0, "linear", least=0.0),
     )
+    plans_rounds = True
 
     name: Literal["dpp3"] = "dpp3"
     gradient_rounds: int | None = Field(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from dpp2.algorithms.cancelling_noise import CancellingNoise
+from dpp2.algorithms.cancelling_noise import LARGEST_RATIO, CancellingNoise
+from dpp2.algorithms.declared import Tunable
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.privacy.correlated import Kind
@@ -15,6 +17,9 @@ from dpp2.privacy.correlated import Kind
 
 class Dpp3Noise(CancellingNoise):
     """Scales that are left out are solved for: `dpp3_defaults`."""
+
+    tunables = (Tunable("ratio", 1.0, 1000.0, most=LARGEST_RATIO),)
+    pure: ClassVar[Mapping[str, str]] = {"kind": "laplace"}
 
     kind: Literal["gaussian", "laplace"] = Field("gaussian", description='"gaussian" or "laplace"')
     holders: list[Annotated[int, Field(ge=0)]] | None = Field(

@@ -30,7 +30,7 @@ from dpp2.algorithms.base import (
     Round,
     check_mixing,
 )
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import DECAY, LaplaceNoise, Scale, scale_field
 from dpp2.arrays import Array
 from dpp2.privacy.releases import Releases
@@ -52,7 +52,6 @@ class TrackingSection(AlgorithmSection):
     scalars = ()
     algebra = "tracking"
     tunables: ClassVar[tuple[Tunable, ...]] = (Tunable("alpha", 1e-4, 1.0),)
-    further = Further("noise.u_y", (0.1, 1.0, 10.0))
 
     alpha: float = Field(0.01, gt=0, description="a number > 0")
 
@@ -101,6 +100,8 @@ class GradientTrackingSection(TrackingSection):
     phases = ("xa", "ya")
     x_phase, gradient_phase = "xa", "ya"
     program_class = GradientTracking
+
+    with_noise_it_is: ClassVar[str | None] = "diadsp"
 
     name: Literal["gradient-tracking"] = "gradient-tracking"
 

@@ -19,7 +19,7 @@ from dpp2.keys import SILENCE, Noise, NoiseStream, Words, uniform
 Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
 Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
 Indices = NDArray[np.intp]
-DECAY = Tunable("decay", 0.5, 1.0, "linear")
+DECAY = Tunable("decay", 0.3, 1.0, "linear", least=0.0, most=1.0)
 
 
 def scale_field(default: float) -> Any:

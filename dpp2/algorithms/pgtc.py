@@ -76,7 +76,7 @@ class PgtcSection(TrackingSection):
     phases = ("cx", "cy")
     x_phase, gradient_phase = "cx", "cy"
     program_class = Pgtc
-    tunables = (*TrackingSection.tunables, Tunable("gamma", 0.05, 1.0), Tunable("psi", 0.05, 1.0))
+    tunables = (*TrackingSection.tunables, Tunable("gamma", 0.05, 1.0), Tunable("psi", 0.05, 1.0, most=1.0))
 
     name: Literal["pgtc"] = "pgtc"
     gamma: float = Field(1.0, gt=0, description="a number > 0 and below 2/λ_max(P)")

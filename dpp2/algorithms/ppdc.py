@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpp2.algorithms.declared import Further, Tunable
+from dpp2.algorithms.declared import Tunable
 from dpp2.algorithms.noise import DECAY, Scale, XNoise, scale_field
 from dpp2.algorithms.yi import YiSection
 
@@ -27,7 +27,7 @@ class PpdcNoise(XNoise):
 
     scales = ("u_x", "u_v")
     without_epsilon = ("u_v",)  # v is never sent
-    tunables = (DECAY, Tunable("u_v", 1e-3, 1.0, relative=True))
+    tunables = (DECAY, Tunable("u_v", 0.0, 2.0, "linear", relative=True, least=0.0))
 
     u_x: Scale = scale_field(1.0)
     u_v: Scale = scale_field(1.0)
@@ -36,7 +36,6 @@ class PpdcNoise(XNoise):
 class PpdcSection(YiSection):
     noise_section = PpdcNoise
     noises = ("noise_x", "noise_v")
-    further = Further("algorithm.gamma", (0.1, 0.3, 1.0))
 
     name: Literal["ppdc"] = "ppdc"  # type: ignore[assignment]  # another tag, the same program
     gamma: float = Field(65.0, gt=0, description="a number > 0")

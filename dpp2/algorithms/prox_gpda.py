@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -55,7 +55,6 @@ class ProxGpda(NoisyProgram):
 class ProxGpdaSection(StepSection):
     program_class = ProxGpda
     tunables = (Tunable("alpha", 1e-3, 1.0), Tunable("beta", 0.1, 100.0))
-    further = Further("algorithm.beta", (0.15, 0.4, 1.0))
 
     name: Literal["prox-gpda"] = "prox-gpda"
     alpha: float = Field(0.1, gt=0, description="a number > 0")

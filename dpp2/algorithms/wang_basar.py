@@ -28,7 +28,6 @@ class WangBasarNoise(NoiseSection):
 
 class WangBasarSection(WangNedicSection):
     noise_section = WangBasarNoise
-    further = None  # it has no pure ε to be compared at
 
     name: Literal["wang-basar"] = "wang-basar"  # type: ignore[assignment]  # another tag, the same program
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoiseSection, NoisyProgram, Private, Round, check_mixing
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import Decay, Scale, XNoise, decay_field, scale_field
 from dpp2.algorithms.projection import onto_ball
 from dpp2.algorithms.steps import StepSection
@@ -57,11 +57,11 @@ class WangNedicSection(StepSection):
     memory = "own"  # x itself goes on into the next x
     tunables = (
         Tunable("alpha", 1e-3, 10.0),
-        Tunable("alpha_power", 0.0, 1.0, "linear"),
+        Tunable("alpha_power", 0.0, 1.0, "linear", least=0.0),
         Tunable("chi", 0.05, 1.0),
-        Tunable("chi_power", 0.0, 1.0, "linear"),
+        Tunable("chi_power", 0.0, 1.0, "linear", least=0.0),
+        Tunable("slowdown", 0.05, 5.0),
     )
-    further: ClassVar[Further | None] = Further("algorithm.chi_power", (0.0, 0.5, 1.0))
 
     name: Literal["wang-nedic"] = "wang-nedic"
     alpha: float = Field(0.2, gt=0, description="a number > 0: the first λ_k")

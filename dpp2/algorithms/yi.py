@@ -10,13 +10,13 @@ On a grid: x^a, P x^a and v are equal in both worlds, so Δx⁺ = −η Δg, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.keys import SILENCE
@@ -50,7 +50,6 @@ class YiSection(StepSection):
     program_class = PrimalDual
     step = "eta"
     tunables = (Tunable("eta", 1e-3, 1.0), Tunable("gamma", 0.1, 100.0), Tunable("omega", 0.1, 100.0))
-    further: ClassVar[Further | None] = Further("algorithm.gamma", (0.2, 0.5, 1.0))
 
     name: Literal["yi"] = "yi"
     gamma: float = Field(5.0, gt=0, description="a number > 0")

@@ -47,6 +47,7 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.inversion import TAIL_BITS, Law
+from dpp2.privacy import gdp
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.grid import GridCost
 from dpp2.privacy.releases import (
@@ -65,6 +66,7 @@ from dpp2.privacy.releases import (
 from dpp2.schedule import Schedule
 
 DELTA_DP = 1e-5  # at which an (ε, δ_dp) is quoted
+_KEPT = 0.999  # of δ_dp; the rest is for the finite tail of a sampler on a grid
 _NO_PURE = "Gaussian noise has no pure ε"
 
 
@@ -152,9 +154,25 @@ class GaussianReleases(AdjacentReleases):
     def unsupported_reason(self, rounds: int) -> Unsupported:
         return super().unsupported_reason(rounds) or _gaussian(self.zcdp(rounds), self.grid, rounds)
 
+    @property
+    def gaussian(self) -> bool:
+        return True
+
     @abstractmethod
+    def log_ratios(self, rounds: int) -> Array:
+        """ln of the most that the noise of each round must shift, in units of its σ; what the grid adds included."""
+
     def zcdp(self, rounds: int) -> float:
         """ρ of rounds 0 … K−1."""
+        return _zcdp(self.log_ratios(rounds))
+
+    def epsilon_at(self, rounds: int, delta: float) -> float:
+        """Exact: each round is Gaussian with a shift/σ that nothing private decides, so μ² = Σ (shift/σ)² (`gdp`)."""
+        rho, kept = self.zcdp(rounds), delta * (_KEPT if self.bits else 1.0)
+        if not math.isfinite(rho):
+            return math.inf
+        found = gdp.epsilon_at(math.sqrt(2 * rho), kept) + self.grid.extra(rounds)
+        return math.inf if self.bits and _tail_is_too_short(found, delta - kept, self.grid, rounds) else found
 
     def log_releases(self, rounds: int) -> list[Array]:
         return [np.full(rounds, math.inf)]
@@ -175,6 +193,7 @@ class GaussianStepReleases(GaussianReleases, SteppingReleases):
         "memory": str,
         **SCHEDULE,
     }
+    scales = ("sigma",)
 
     sigma: float
 
@@ -182,11 +201,11 @@ class GaussianStepReleases(GaussianReleases, SteppingReleases):
         super().__post_init__()
         check_scale("sigma", self.sigma)
 
-    def zcdp(self, rounds: int) -> float:
+    def log_ratios(self, rounds: int) -> Array:
         if not self.sigma:
-            return math.inf
+            return np.full(max(rounds, 1), math.inf)
         shifts = _log_step_shifts(self.smoothness, self.adjacency, self.steps, self.memory, rounds)
-        return _zcdp(self.grid.charged_shifts(shifts - log_of(self.sigma)))
+        return self.grid.charged_shifts(shifts - log_of(self.sigma))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +224,7 @@ class GaussianDifferenceReleases(GaussianReleases):
         "sigma_difference": float,
         "restart": int,
     }
+    scales = ("sigma", "sigma_difference")
 
     sigma: float
     sigma_difference: float
@@ -217,11 +237,11 @@ class GaussianDifferenceReleases(GaussianReleases):
         if self.restart < 1:
             raise BadInput("restart", self.restart, "a whole number ≥ 1")
 
-    def zcdp(self, rounds: int) -> float:
+    def log_ratios(self, rounds: int) -> Array:
         full = (np.arange(1, max(rounds, 1)) - 1) % self.restart == 0
         gradient = log_of(self.adjacency) - log_of(self.sigma)
         difference = math.log(2) + log_of(self.smoothness) - log_of(self.sigma_difference)
-        return _zcdp(self.grid.charged_shifts(np.where(full, gradient, difference)))
+        return self.grid.charged_shifts(np.where(full, gradient, difference))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,14 +300,18 @@ def _gaussian(rho: float, grid: GridCost, messages: int) -> Unsupported:
     """A thousandth of δ_dp is set aside for the finite tail of a sampler on a grid, and must be enough."""
     if not math.isfinite(rho):
         return Unsupported(f"{_NO_PURE}, and this one hides nothing")
-    kept = DELTA_DP * (0.999 if grid.law.bits else 1.0)
+    kept = DELTA_DP * (_KEPT if grid.law.bits else 1.0)
     epsilon = rho + 2 * math.sqrt(rho * math.log(1 / kept)) + grid.extra(messages)
-    variates = grid.dimension * max(messages, 1)
-    if grid.law.bits and epsilon > math.log((DELTA_DP - kept) * 2.0**TAIL_BITS / (2 * variates)):
+    if grid.law.bits and _tail_is_too_short(epsilon, DELTA_DP - kept, grid, messages):
         return Unsupported(
             f"{_NO_PURE}, and at an (ε, δ_dp) of ε = {epsilon:.4g} the finite tail of the sampler hides nothing"
         )
     return Unsupported(f"{_NO_PURE}; what holds is (ε, δ_dp) = ({epsilon:.4g}, {DELTA_DP:g}), by zCDP")
+
+
+def _tail_is_too_short(epsilon: float, delta: float, grid: GridCost, messages: int) -> bool:
+    """Whether the sampler's finite tail takes more than this δ_dp (`privacy.grid`)."""
+    return epsilon > math.log(delta * 2.0**TAIL_BITS / (2 * grid.dimension * max(messages, 1)))
 
 
 def _log_sum(a: float, b: float) -> float:

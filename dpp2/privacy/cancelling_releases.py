@@ -78,6 +78,10 @@ class CancellingReleases(AdjacentReleases):
         if not self.exposure > 0:
             raise BadInput("exposure", self.exposure, "a number > 0")
 
+    @property
+    def gaussian(self) -> bool:
+        return self.noise == "gaussian"
+
     def log2_delta(self, rounds: int, *, published: bool = False) -> float:
         """The δ_dp of the run under Gaussian noise; under Laplace noise what its finite words miss in the tail."""
         if not self.released(rounds):

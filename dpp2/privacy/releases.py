@@ -77,6 +77,15 @@ class Releases(ABC):
         """The ε of (ε, δ_dp) where a kind knows it exactly; None: privacy-loss distributions have to tell."""
         return None
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether its noise is Gaussian, which has no pure ε."""
+        return False
+
+    def log_ratios(self, rounds: int) -> Array | None:
+        """ln of what the Gaussian noise of each round must shift, in units of its σ; None where a kind has none."""
+        return None
+
     def log_published(self, rounds: int) -> Array | Unsupported:
         """ln of what publishing the result after K rounds adds, for K = 0 … `rounds`."""
         return Unsupported("what publishing the result costs is known for dpp2 only")

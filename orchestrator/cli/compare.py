@@ -3,110 +3,140 @@
 from __future__ import annotations
 
 import math
+import shlex
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
-from dpp2 import BadInput, Experiment
-from orchestrator.cli.app import Json, Overrides, app, load_experiment
-from orchestrator.output import console, print_json, progress_bar
+from dpp2 import BadInput
+from orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment
+from orchestrator.output import console, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from studies.compare import Comparison, Method
+    from studies.compare.comparison import Comparison, Plan
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="None or one: whose problem. Several: whose own settings are compared."),
+    typer.Argument(
+        metavar="FILE", help="Experiments whose problems are compared on (default: four bundled data sets)."
+    ),
 ]
-Algorithms = Annotated[
-    str | None, typer.Option(metavar="A,B,…", help="Who is compared (default: everybody), damped DPP² included.")
+Algorithms = Annotated[str | None, typer.Option(metavar="A,B,…", help="Who is compared (default: everybody).")]
+Epsilons = Annotated[
+    str | None, typer.Option("--epsilon", metavar="E,F,…", help="The ε that every agent may spend [0.1 to 1000].")
 ]
-Budget = Annotated[float, typer.Option(metavar="E", help="The ε that every agent may spend, in every method.")]
-Seeds = Annotated[int, typer.Option(metavar="S", help="Fresh seeds that the tuned methods are measured on.")]
-Rounds = Annotated[int, typer.Option(metavar="K", help="The most rounds; each method may choose fewer.")]
-Executor = Annotated[
-    str | None,
-    typer.Option(metavar="KIND:WHERE", help="processes:N (default: one per core) or dask:ADDRESS (extra [dask])."),
+Seeds = Annotated[int, typer.Option(metavar="S", help="Fresh seeds that winners are reported on.")]
+Evaluations = Annotated[
+    int | None, typer.Option(metavar="N", help="Tuning runs of every method in every cell, at most [140; quick: 40].")
 ]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Where compare.csv, .json, .png and .html go.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Another one searches and reports on other random numbers.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Three ε, start zero, 40 tuning runs: a look.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes; what is finished is kept there.")]
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "dpp2 compare --quick",
+        "dpp2 compare mine.toml --epsilon 1,10 --out compared",
+        "dpp2 compare --out docs --executor dask:127.0.0.1:8786",
+    )
+)
 def compare(
     files: Files = None,
-    overrides: Overrides = None,
     algorithms: Algorithms = None,
-    epsilon: Budget = 10.0,
-    seeds: Seeds = 3,
-    rounds: Rounds = 500,
+    epsilon: Epsilons = None,
+    seeds: Seeds = 10,
+    evaluations: Evaluations = None,
+    seed: Seed = 1,
+    quick: Quick = False,
     executor: Executor = None,
     out: Out = Path("compared"),
     json: Json = False,
 ) -> None:
-    """Compare methods on one problem at the same ε, each tuned on the same grid: gap against rounds, bytes and ε.
+    """Compare methods at the same ε, each searched jointly over all its settings with as many runs as any other.
 
-    Examples:
-
-        dpp2 compare --algorithms dpp2,dpp2-damped-1,dmsp --epsilon 10
-
-        dpp2 compare mine.toml --epsilon 100 --executor dask:127.0.0.1:8786
-
-        dpp2 compare one.toml two.toml --seeds 5 --out runs/compared
+    What is finished is kept in DIR/kept: the same command goes on where it was stopped.
     """
-    from studies import compare as comparing
-    from studies.compare import page, tables
+    from studies.compare import comparison, page
+    from studies.compare.claims import Rankings
 
-    _check(epsilon, seeds, rounds, out)
-    problem, methods = _contenders(files or [], overrides or [], algorithms)
-    grid = comparing.Grid.up_to(rounds)
+    check_counts(("--seeds", seeds))
+    if out.exists() and not out.is_dir():
+        raise BadInput("--out", str(out), "a directory, not a file")
+    plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
+    plan = replace(plan, seeds=seeds, seed=seed)
+    began, fresh = time.monotonic(), not (out / "kept").exists()
     with progress_bar("compare") as show:
-        made = comparing.compare(problem, methods, epsilon, grid=grid, seeds=seeds, executor=executor, progress=show)
-    paths = page.write(made, out)
+        made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
+    made = replace(made, seconds=time.monotonic() - began if fresh else 0.0)  # of a part, a time says nothing
+    words = _words(files or [], algorithms, epsilon, evaluations, seeds, seed, quick=quick)
+    paths = {what: str(path) for what, path in page.write(made, out, words).items()}
     if json:
-        print_json(tables.document(made) | {"files": paths})
+        print_json(page.document(made, Rankings(made)) | {"files": paths})
     else:
         _print(made, paths)
 
 
-def _print(made: Comparison, paths: Mapping[str, str]) -> None:
-    from studies.compare import tables
-
-    table = Table(*tables.HEAD[: tables.NARROW], box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for entry in made.entries:
-        table.add_row(*tables.cells(entry)[: tables.NARROW])
-    console.print(table)
-    for one in made.left_out:
-        console.print(f"{one.label} was left out: {one.reason}")
-    for sentence in (*tables.sentences(made), tables.effort(made)):
-        console.print(f"• {sentence}")
-    console.print(f"curves in {paths['csv']}, picture in {paths['png']}, page in {paths['html']}")
-
-
-def _check(epsilon: float, seeds: int, rounds: int, out: Path) -> None:
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise BadInput("--epsilon", epsilon, "a finite number > 0")
-    for name, value in (("--seeds", seeds), ("--rounds", rounds)):
-        if value < 1:
-            raise BadInput(name, value, "a whole number ≥ 1")
-    if out.exists() and not out.is_dir():
-        raise BadInput("--out", str(out), "a directory, not a file")
-
-
-def _contenders(files: list[Path], overrides: list[str], algorithms: str | None) -> tuple[Experiment, list[Method]]:
-    """The common problem, and who is compared on it."""
-    from studies.compare import named, of_files
+def _plan(
+    files: list[Path], algorithms: str | None, epsilons: tuple[float, ...] | None, runs: int | None, *, quick: bool
+) -> Plan:
+    from studies.compare.comparison import EVALUATIONS, QUICK_EVALUATIONS, Plan
+    from studies.compare.contenders import methods
+    from studies.compare.search import Effort
+    from studies.compare.tasks import bundled, of_files
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else None
-    if len(files) > 1:
-        if names:
-            raise BadInput(
-                "--algorithms", algorithms, "one FILE at most beside it: several bring settings of their own"
-            )
-        loaded = [(path.stem, load_experiment(path, overrides).resolve()) for path in files]
-        return loaded[0][1], of_files(loaded)
-    problem = load_experiment(files[0] if files else None, overrides).resolve()
-    return problem, named(names, problem)
+    chosen = tuple(methods(names))
+    data = of_files([(path, load_experiment(path, [])) for path in files]) if files else bundled()
+    effort = Effort.of((QUICK_EVALUATIONS if quick else EVALUATIONS) if runs is None else runs)
+    plan = Plan(tuple(data), chosen, effort=effort)
+    if quick:
+        plan = replace(plan, epsilons=(1.0, 10.0, 100.0), starts=plan.starts[:1])
+    return replace(plan, epsilons=epsilons, fewer=epsilons) if epsilons else plan
+
+
+def _numbers(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    accepted = "finite numbers > 0, with commas between them"
+    try:
+        found = tuple(sorted({float(word) for word in text.split(",")}))
+    except ValueError:
+        raise BadInput("--epsilon", text, accepted) from None
+    if not all(math.isfinite(value) and value > 0 for value in found):
+        raise BadInput("--epsilon", text, accepted)
+    return found
+
+
+def _words(
+    files: list[Path],
+    algorithms: str | None,
+    epsilon: str | None,
+    evaluations: int | None,
+    seeds: int,
+    seed: int,
+    *,
+    quick: bool,
+) -> str:
+    """The command, as the page names it: what decides about its numbers."""
+    given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
+    options = [f"{name} {value}" for name, value in given.items() if value is not None]
+    options += ["--quick"] * quick + [f"--seeds {seeds}"] * (seeds != 10) + [f"--seed {seed}"] * (seed != 1)
+    return " ".join(["dpp2 compare", *(shlex.quote(path.name) for path in files), *options])
+
+
+def _print(made: Comparison, paths: Mapping[str, str]) -> None:
+    from studies.compare import page, verdicts
+    from studies.compare.claims import Rankings
+
+    rankings = Rankings(made)
+    for task in made.plan.tasks:
+        head, rows = page.table_of(made, task)
+        print_table(head, rows, title=task.title, narrow=True)
+    for sentence in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings)):
+        console.print(f"• {sentence}")
+    console.print(f"page in {paths['page']}, numbers in {paths['numbers']} and {paths['table']}")

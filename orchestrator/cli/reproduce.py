@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @app.command(
     epilog=examples(
-        "dpp2 reproduce fig1", "dpp2 reproduce fig3 --seeds 5 --out figures", "dpp2 reproduce comparison --out docs"
+        "dpp2 reproduce fig1", "dpp2 reproduce fig3 --seeds 5 --out figures", "dpp2 reproduce overview --out docs"
     )
 )
 def reproduce(

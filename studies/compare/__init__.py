@@ -1,7 +1,7 @@
-"""Methods against each other at equal ε: who is compared (`methods`), how noise is fitted (`fair`), how they are tuned
-and measured (`comparison`), and what is written down (`tables`, `pictures`, `page`)."""
+"""Methods against each other at equal ε, on terms that a sceptic accepts (docs/comparison.md says which).
 
-from studies.compare.comparison import Comparison, LeftOut, TunedMethod, compare
-from studies.compare.methods import Grid, GridPoint, Method, named, of_files
-
-__all__ = ["Comparison", "Grid", "GridPoint", "LeftOut", "Method", "TunedMethod", "compare", "named", "of_files"]
+What is compared on (`tasks`), who is compared (`contenders`) and with what (`references`), how noise is fitted
+(`fair`), where runs are made (`laboratory`), how settings are searched (`space`, `search`), what is kept on disk
+(`kept`), how all of it is put together (`comparison`), what may be concluded (`claims`, `verdicts`), and what is
+written down (`pictures`, `page`).
+"""

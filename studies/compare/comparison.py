@@ -1,174 +1,282 @@
-"""A fair comparison: the same problem, network, seeds and ε; every method tuned with the same number of runs.
+"""A comparison from beginning to end: who takes part, searches in waves, fresh seeds, and what came out.
 
-Tuning looks at the data, so what it chooses is outside every ε: this says which method suits a problem, not how to
-run one on private data. Seeds of tuning and of measuring differ, or the luckiest setting would be taken for the best.
+Seeds of tuning and of reporting differ, or the luckiest settings would be taken for the best. Tuning looks at the data,
+so what it chooses is outside every ε: this says which method suits a problem, not how to run one on private data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from dpp2 import Experiment
 from dpp2.arrays import Array
-from dpp2.privacy import Epsilon, Unsupported
-from studies.compare.fair import Bounds, fitted
-from studies.compare.methods import Grid, GridPoint, Method
-from studies.compare.running import Curves, Trial, curves, final_gap
+from studies.compare.contenders import Contender, Method
+from studies.compare.kept import Kept, key_of
+from studies.compare.laboratory import Outcome, laboratory
+from studies.compare.references import REFERENCES
+from studies.compare.search import Effort, Search, begun, carried_on, exchanged
+from studies.compare.space import settings
+from studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
 from studies.parallel import gather, opened
+
+EVALUATIONS, QUICK_EVALUATIONS = 140, 40  # tuning runs of every contender in every cell, at most
 
 Progress = Callable[[int, int, str], None]
 
-_FIRST_TUNING_SEED = 0x74756E65
+_TUNING, _REPORTING = 1_000_003, 2_000_003  # first seeds; those of one comparison lie within a hundred thousand
+_SEEDS_APART = 1000  # between two comparisons with different seeds
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared, and how hard everybody is tried."""
+
+    data: tuple[DataSet, ...]
+    methods: tuple[Method, ...]
+    epsilons: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
+    fewer: tuple[float, ...] = (10.0,)  # from every start but the first
+    starts: tuple[Start, ...] = STARTS
+    tracks: tuple[Track, ...] = TRACKS
+    effort: Effort = field(default_factory=lambda: Effort.of(EVALUATIONS))
+    seeds: int = 10
+    seed: int = 1
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [Task(data, start, track) for start in self.starts for data in self.data for track in self.tracks]
+
+    def cells(self, task: Task) -> list[Cell]:
+        return [Cell(task, epsilon) for epsilon in (self.epsilons if task.start == self.starts[0] else self.fewer)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One contender in one cell."""
+
+    cell: Cell
+    contender: Contender
+    effort: Effort
+    seeds: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        task = self.cell.task
+        about = task.data.toml, task.start, task.track, self.cell.epsilon, repr(self.contender)
+        return key_of(about, self.effort, self.seed, repr(self.contender.axes(task)))
+
+    def gap(self, point: tuple[float, ...], number: int) -> float:
+        """Ŵ on a tuning seed."""
+        seed = _TUNING + _SEEDS_APART * self.seed + number
+        return laboratory(self.cell.task.data).gap(self.contender.ended(self.cell, point, seed))[0]
 
 
 @dataclass(frozen=True, eq=False)
-class TunedMethod:
-    """A method at its best point: what it spent, and one set of curves per seed."""
+class Result:
+    """A contender at its best settings, on fresh seeds."""
 
-    method: Method
-    point: GridPoint
-    experiment: Experiment  # with the noise that the budget asks for
-    epsilon: Epsilon
-    curves: tuple[Curves, ...]
+    job: Job
+    search: Search
+    outcomes: tuple[Outcome, ...]
 
     @property
-    def finals(self) -> list[float]:
-        return [one.final for one in self.curves]
+    def label(self) -> str:
+        return self.job.contender.label
 
     @property
-    def mean(self) -> float:
-        """What methods are ranked by."""
-        return float(np.mean(self.finals))
+    def reference(self) -> bool:
+        return not isinstance(self.job.contender, Method)
 
-    def over_seeds(self, column: str) -> Array:
-        """(seeds, K + 1); a run that diverged ends early and is inf from there on."""
-        rows = np.full((len(self.curves), self.point.rounds + 1), np.inf)
-        for row, one in zip(rows, self.curves, strict=True):
-            values = getattr(one, column)
-            row[: len(values)] = values
-        return rows
+    @property
+    def papers_own(self) -> bool:
+        return isinstance(self.job.contender, Method) and self.job.contender.papers_own
+
+    @property
+    def complete(self) -> bool:
+        """Whether every fresh seed got through."""
+        return all(math.isfinite(one.gap) for one in self.outcomes)
+
+    @property
+    def settings(self) -> dict[str, float]:
+        return settings(self.job.contender.axes(self.job.cell.task), self.search.best.point)
+
+    @property
+    def edges(self) -> list[str]:
+        return self.search.edges(self.job.contender.axes(self.job.cell.task))
+
+    def of(self, metric: str) -> Array:
+        return np.array([getattr(one, metric) for one in self.outcomes])
+
+    def mean(self, metric: str) -> float:
+        return float(np.mean(self.of(metric)))
+
+    def error(self, metric: str) -> float:
+        """Standard error of the mean."""
+        found = self.of(metric)
+        return float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else math.nan
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A method that has no place in this comparison, and why."""
+    """A method that has no place in a task, and why."""
 
+    task: Task
     label: str
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Entries, best first, and what it takes to read them."""
+    """All results, and what it takes to read them."""
 
-    problem: Experiment
-    budget: float
-    seeds: int
-    grid: Grid
-    entries: tuple[TunedMethod, ...]
+    plan: Plan
+    results: tuple[Result, ...]
     left_out: tuple[LeftOut, ...]
-    start_gap: float  # Ŵ⁰, mean over seeds: what doing nothing leaves
-    zero_gap: float  # Ŵ of agents that all stay at 0, which takes no message and no ε
+    seconds: float = 0.0
+
+    def within(self, cell: Cell) -> list[Result]:
+        """Of one cell, the lowest gap first, references after methods."""
+        found = [one for one in self.results if one.job.cell == cell]
+        return sorted(found, key=lambda one: (one.reference, one.mean("gap")))
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [cell for task in self.plan.tasks for cell in self.plan.cells(task)]
+
+
+def searched(job: Job, search: Search | None, waves: int) -> Search:
+    """A search carried on until so many waves are done."""
+    axes = job.contender.axes(job.cell.task)
+    seed = _SEEDS_APART * job.seed
+    search = search or begun(axes, job.contender.own(job.cell.task), job.gap, job.effort, seed)
+    while search.waves < waves:
+        search = carried_on(search, axes, job.gap, job.effort, seed)
+    return search
+
+
+def measured(job: Job, point: tuple[float, ...]) -> list[Outcome]:
+    """The outcome on each of the reporting seeds."""
+    lab, first = laboratory(job.cell.task.data), _REPORTING + _SEEDS_APART * job.seed
+    return [lab.judged(job.contender.ended(job.cell, point, first + number)) for number in range(job.seeds)]
 
 
 def compare(
-    problem: Experiment,
-    methods: Sequence[Method],
-    budget: float,
+    plan: Plan,
     *,
-    grid: Grid,
-    seeds: int,
+    kept: Path | None = None,
     executor: str | None = None,
     progress: Progress = lambda done, total, note: None,
 ) -> Comparison:
-    """Tune every method that has a pure ε, then measure it on seeds 1 … `seeds`. `problem` must be resolved."""
-    bounds = Bounds.of(problem)
-    admitted, left_out = _admitted(methods, budget, grid, bounds)
+    """Everything that is not kept from before, on as many workers as there are."""
+    jobs, left_out = _jobs(plan)
     with opened(executor) as pool:
-        tuner = _Tuner(pool, budget, bounds, progress)
-        entries = tuner.measure(tuner.tune(admitted, grid), seeds)
-    start = [one.gap[0] for one in entries[0].curves] if entries else [math.nan]
-    return Comparison(
-        problem=problem,
-        budget=budget,
-        seeds=seeds,
-        grid=grid,
-        entries=tuple(sorted(entries, key=lambda entry: entry.mean)),
-        left_out=tuple(left_out),
-        start_gap=float(np.mean(start)),
-        zero_gap=zero_gap(problem),
-    )
+        bench = _Bench(pool, Kept(kept), progress)
+        searches = bench.search(jobs, plan.effort)
+        outcomes = bench.measure(jobs, searches)
+    results = (Result(*parts) for parts in zip(jobs, searches, map(tuple, outcomes), strict=True))
+    return Comparison(plan, tuple(one for one in results if one.search.found), tuple(left_out))
 
 
-def zero_gap(problem: Experiment) -> float:
-    """(1/N)‖Σ_i ∇f_i(0)‖²."""
-    objective, agents = problem.objective(), problem.network.agents
-    total = objective(np.zeros((agents, objective.dimension)))[1].sum(axis=0)
-    return float(total @ total) / agents
-
-
-def _admitted(
-    methods: Sequence[Method], budget: float, grid: Grid, bounds: Bounds
-) -> tuple[list[Method], list[LeftOut]]:
-    """Who has a pure ε at all; asked at the point that is cheapest."""
-    admitted, left_out = [], []
-    for method in methods:
-        answer = fitted(method.at(GridPoint(min(grid.rounds), 1.0, 1.0)), budget, bounds)
-        if isinstance(answer, Unsupported):
-            left_out.append(LeftOut(method.label, answer.reason))
-        else:
-            admitted.append(method)
-    return admitted, left_out
+def _jobs(plan: Plan) -> tuple[list[Job], list[LeftOut]]:
+    jobs, left_out = [], []
+    for task in plan.tasks:
+        reasons = {method: method.refusal(task) for method in plan.methods}
+        left_out += [LeftOut(task, method.label, reason) for method, reason in reasons.items() if reason]
+        admitted: list[Contender] = [method for method, reason in reasons.items() if not reason]
+        for cell in plan.cells(task):
+            jobs += [Job(cell, one, plan.effort, plan.seeds, plan.seed) for one in (*admitted, *REFERENCES)]
+    return jobs, left_out
 
 
 @dataclass(frozen=True, eq=False)
-class _Tuner:
-    """Where runs are made: on this executor, within this budget."""
+class _Bench:
+    """Where jobs are done, and what is kept of them."""
 
     pool: Executor
-    budget: float
-    bounds: Bounds
+    kept: Kept
     progress: Progress
 
-    def tune(self, methods: Sequence[Method], grid: Grid) -> list[tuple[Method, GridPoint]]:
-        """The best point of every method: one look at each (K, r, step), several at the best few, varied further."""
-        first = self._mean_gaps([(method, grid.first()) for method in methods], 1, "tuning")
-        few = [
-            (method, grid.second(sorted(gaps, key=gaps.__getitem__)[: grid.finalists], method.further))
-            for method, gaps in zip(methods, first, strict=True)
-        ]
-        second = self._mean_gaps(few, grid.trials, "tuning: the best few")
-        return [(method, min(gaps, key=gaps.__getitem__)) for method, gaps in zip(methods, second, strict=True)]
+    def search(self, jobs: Sequence[Job], effort: Effort) -> list[Search]:
+        """Waves for everybody; an exchange; and further waves for all of a cell while a winner is at an end."""
+        found = self._waves(jobs, [self.kept.search(job.key) for job in jobs], effort, "searching")
+        if not effort.exchanges:
+            return found
+        return self._waves(jobs, self._exchange(jobs, found), effort, "searching again")
 
-    def measure(self, best: Sequence[tuple[Method, GridPoint]], seeds: int) -> list[TunedMethod]:
-        """Every method at its best point, on seeds 1 … `seeds`."""
-        jobs = [self._job(method, point, seed) for method, point in best for seed in range(1, seeds + 1)]
-        done = iter(gather(self.pool, curves, jobs, partial(self._note, "measuring")))
-        return [self._entry(method, point, tuple(next(done) for _ in range(seeds))) for method, point in best]
+    def _waves(self, jobs: Sequence[Job], before: Sequence[Search | None], effort: Effort, what: str) -> list[Search]:
+        found, wanted = list(before), {job.cell: effort.waves for job in jobs}
+        for job, one in zip(jobs, before, strict=True):  # a cell that was wider before stays so, for everybody
+            wanted[job.cell] = max(wanted[job.cell], one.waves if one else 0)
+        for extra in range(effort.more_waves + 1):
+            open_ = [n for n, one in enumerate(found) if one is None or one.waves < wanted[jobs[n].cell]]
+            note = what if not extra else f"{what} wider, {extra}"
+            items = [(jobs[n], found[n], wanted[jobs[n].cell], self.kept) for n in open_]
+            done = gather(self.pool, _search, items, partial(self._note, note))
+            for n, one in zip(open_, done, strict=True):
+                found[n] = one
+            known = [one for one in found if one is not None]
+            for cell in _at_ends(jobs, known):
+                wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
+        return known
 
-    def _mean_gaps(
-        self, candidates: Sequence[tuple[Method, list[GridPoint]]], trials: int, note: str
-    ) -> list[dict[GridPoint, float]]:
-        """The mean final gap of every candidate, method by method."""
-        seeds = range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + trials)
-        jobs = [self._job(method, point, seed) for method, points in candidates for point in points for seed in seeds]
-        finals = gather(self.pool, final_gap, jobs, partial(self._note, note))
-        means = iter(np.array(finals).reshape(-1, trials).mean(axis=1).tolist())
-        return [{point: next(means) for point in points} for _, points in candidates]
+    def _exchange(self, jobs: Sequence[Job], found: Sequence[Search]) -> list[Search]:
+        """Everybody tries what it won with at the other ε of the same task."""
+        together: dict[tuple[Task, str], list[int]] = {}
+        for n, job in enumerate(jobs):
+            together.setdefault((job.cell.task, job.contender.label), []).append(n)
+        open_ = [n for n, one in enumerate(found) if not one.exchanged]
+        items = []
+        for n in open_:
+            group = together[jobs[n].cell.task, jobs[n].contender.label]
+            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n), self.kept))
+        done = dict(zip(open_, gather(self.pool, _exchanged, items, partial(self._note, "exchanging")), strict=True))
+        return [done.get(n, one) for n, one in enumerate(found)]
 
-    def _job(self, method: Method, point: GridPoint, seed: int) -> Trial:
-        return Trial(method.at(point), self.budget, self.bounds, seed)
-
-    def _entry(self, method: Method, point: GridPoint, measured: tuple[Curves, ...]) -> TunedMethod:
-        answer = fitted(method.at(point), self.budget, self.bounds)
-        assert not isinstance(answer, Unsupported)  # its runs have been made
-        return TunedMethod(method, point, answer.experiment, answer.epsilon, measured)
+    def measure(self, jobs: Sequence[Job], searches: Sequence[Search]) -> list[list[Outcome]]:
+        keys = [key_of(job.key, search.best.point, job.seeds) for job, search in zip(jobs, searches, strict=True)]
+        found = [self.kept.outcomes(key) for key in keys]
+        open_ = [n for n, one in enumerate(found) if one is None and searches[n].found]
+        done = gather(
+            self.pool,
+            _measure,
+            [(jobs[n], searches[n].best.point, self.kept, keys[n]) for n in open_],
+            partial(self._note, "fresh seeds"),
+        )
+        for n, one in zip(open_, done, strict=True):
+            found[n] = one
+        return [one or [] for one in found]
 
     def _note(self, note: str, done: int, total: int) -> None:
         self.progress(done, total, note)
+
+
+def _at_ends(jobs: Sequence[Job], searches: Iterable[Search]) -> set[Cell]:
+    pairs = zip(jobs, searches, strict=True)
+    return {job.cell for job, search in pairs if search.edges(job.contender.axes(job.cell.task))}
+
+
+def _search(item: tuple[Job, Search | None, int, Kept]) -> Search:
+    job, before, waves, kept = item
+    found = searched(job, before, waves)
+    kept.keep_search(job.key, found)
+    return found
+
+
+def _exchanged(item: tuple[Job, Search, tuple[Search, ...], Kept]) -> Search:
+    job, before, others, kept = item
+    found = exchanged(before, others, job.gap, job.effort)
+    kept.keep_search(job.key, found)
+    return found
+
+
+def _measure(item: tuple[Job, tuple[float, ...], Kept, str]) -> list[Outcome]:
+    job, point, kept, key = item
+    found = measured(job, point)
+    kept.keep_outcomes(key, found)
+    return found

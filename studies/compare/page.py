@@ -1,64 +1,228 @@
-"""A comparison as one HTML file that needs nothing else, and everything written into a directory."""
+"""A comparison as files: comparison.md with a picture for each data set, compare.json and compare.csv."""
 
 from __future__ import annotations
 
-import base64
+import math
 from collections.abc import Iterable, Sequence
-from html import escape
+from dataclasses import asdict
 from pathlib import Path
 
 from store.files import json_text, write_text
-from studies.compare import pictures, tables
-from studies.compare.comparison import Comparison
-
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;font-size:13px}td,th{border:1px solid #ccc;padding:.25rem .5rem;text-align:left}"
-    "img{max-width:100%}"
-)
+from studies.compare import pictures, verdicts
+from studies.compare.claims import Rankings
+from studies.compare.comparison import Comparison, LeftOut, Plan, Result
+from studies.compare.tasks import DELTA, DataSet, Task
 
 
-def write(made: Comparison, out: Path) -> dict[str, str]:
-    """compare.csv, .json, .png and .html; the paths by their ending."""
-    out.mkdir(parents=True, exist_ok=True)
-    paths = {ending: out / f"compare.{ending}" for ending in ("csv", "json", "png", "html")}
-    write_text(paths["csv"], tables.csv_text(made))
-    write_text(paths["json"], json_text(tables.document(made)))
-    pictures.draw(made, paths["png"])
-    write_text(paths["html"], html(made, paths["png"].read_bytes()))
-    return {ending: str(path) for ending, path in paths.items()}
+def write(made: Comparison, out: Path, command: str) -> dict[str, Path]:
+    """Everything, into a folder; the paths by what they hold."""
+    rankings = Rankings(made)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for data in made.plan.data:
+        pictures.draw(made, data, out / "figures" / _picture(data))
+    paths = {"page": out / "comparison.md", "numbers": out / "compare.json", "table": out / "compare.csv"}
+    write_text(paths["numbers"], json_text(document(made, rankings)))
+    write_text(paths["table"], csv_text(made))
+    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command)) + "\n")
+    return paths
 
 
-def html(made: Comparison, png: bytes) -> str:
-    """The page: findings, picture, table, what was left out, and how it was tuned."""
-    problem = made.problem
-    about = (
-        f"{problem.problem.name} problem, {problem.network.agents} agents, {problem.network.topology} network, "
-        f"ε = {made.budget:g} per agent at δ = {problem.privacy.adjacency}, by each method's own accountant"
-    )
-    picture = base64.b64encode(png).decode()
-    parts = [
-        "<!doctype html>",
-        f'<html lang="en"><meta charset="utf-8"><title>Comparison at ε = {made.budget:g}</title>',
-        f"<style>{_STYLE}</style>",
-        f"<h1>Comparison at ε = {made.budget:g}</h1>",
-        f"<p>{escape(about)}.</p>",
-        _list(tables.sentences(made)),
-        f'<img alt="gap against rounds, bytes and ε" src="data:image/png;base64,{picture}">',
-        _table(tables.HEAD, map(tables.cells, made.entries)),
-        "<h2>Left out</h2>",
-        _list(f"{one.label}: {one.reason}" for one in made.left_out) if made.left_out else "<p>Nobody.</p>",
-        "<h2>How it was tuned</h2>",
-        f"<p>{escape(tables.effort(made))}</p>",
-        "<p>Tuning looks at the data, so the choice itself is outside every ε. ε covers the messages, not x^K.</p>",
+def paragraphs(made: Comparison, rankings: Rankings, command: str) -> list[str]:
+    """The page, part by part."""
+    return [
+        "# Comparison with other methods",
+        verdicts.answer(made, rankings),
+        _standings(made, rankings),
+        "## What may be concluded, and what not",
+        _items(verdicts.may_conclude(made, rankings)),
+        "It may not be concluded:",
+        _items(verdicts.may_not_conclude(made, rankings)),
+        "## How it was made",
+        *_method(made, command),
+        *(part for data in made.plan.data for part in _data(made, rankings, data)),
+        "## Left out",
+        _left_out(made.left_out),
     ]
-    return "\n".join(parts) + "\n"
 
 
-def _list(items: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+def _standings(made: Comparison, rankings: Rankings) -> str:
+    """The gap of the paper's method over that of the best other one, task by task."""
+    found = {one.cell: one for one in verdicts.standings(made, rankings)}
+    epsilons = made.plan.epsilons
+    rows = []
+    for task in made.plan.tasks:
+        cells = {cell.epsilon: found.get(cell) for cell in made.plan.cells(task)}
+        rows.append((task.title, *(_standing(cells.get(epsilon)) for epsilon in epsilons)))
+    head = ("DPP²'s gap over the best other method's", *(f"ε = {epsilon:g}" for epsilon in epsilons))
+    return _markdown(head, rows) + "\n\nBold: the ranking is beyond doubt."
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return "<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + f"</tr>{body}</table>"
+def _standing(one: verdicts.Standing | None) -> str:
+    if one is None:
+        return "–"
+    said = f"{one.factor:.2g} ({one.best.label})"
+    sure = one.best.label in one.lower or one.best.label in one.higher
+    return f"**{said}**" if sure else said
+
+
+def _method(made: Comparison, command: str) -> list[str]:
+    plan = made.plan
+    took = f" in {made.seconds / 60:.0f} minutes" if made.seconds else ""
+    return [
+        f"Written by `{command}`{took}; every number is from runs of that command. {len(made.results)} results in "
+        f"{len(made.cells)} cells; seed {plan.seed}.",
+        _items(
+            (
+                "A task is a data set, a start (zero, or a standard normal x⁰ that all methods share) and a kind of ε: "
+                f"pure, or (ε, δ_dp = {DELTA:g}). δ and M̄ are public and the same for everybody. In the second kind "
+                "Laplace noise is accounted by zCDP where that is less than its pure ε, Gaussian noise exactly; dpp3 "
+                "and decor hold against any one colluding agent besides.",
+                _effort(plan),
+                "For every candidate the noise is scaled, by the method's own account, until its rounds spend just ε.",
+                f"Reported are {plan.seeds} fresh seeds: mean ± standard error. Ŵ is the gap, F(x̄) − F* the excess of "
+                "the mean objective at the agents' mean, accuracy that on held-out records, and the last number the "
+                "winner's rounds (dpp3: its gradient rounds).",
+                "References: stay; the best local step (no message, no ε); one noisy gradient each, averaged by "
+                "gossip; a curator who is trusted with every gradient and adds noise once; no privacy.",
+            )
+        ),
+        "What of the paper's own figures and of its Table I reproduces is in [reproduced.md](reproduced.md).",
+    ]
+
+
+def _effort(plan: Plan) -> str:
+    effort, others = plan.effort, len(plan.epsilons) - 1
+    exchange = f"then what won at the {others} other ε, on {1 + effort.trials} seeds each; " if effort.exchanges else ""
+    return (
+        "Every method is searched jointly over all settings that it declares and over the number of rounds, from 1 on: "
+        f"{effort.first} points, its defaults and a scrambled Sobol sequence; then {effort.waves} waves of "
+        f"{effort.around} points around the best, with {effort.finalists} finalists on {effort.trials} new seeds each; "
+        f"{exchange}in all "
+        f"{effort.runs(effort.waves, others)} runs for everybody. Where a winner lies at an end of a range, the range "
+        "is widened and everybody in that cell gets another wave."
+    )
+
+
+def _data(made: Comparison, rankings: Rankings, data: DataSet) -> list[str]:
+    tasks = [task for task in made.plan.tasks if task.data == data]
+    parts = [
+        f"## {data.name}",
+        f"{data.about[0].upper()}{data.about[1:]}.",
+        f"![{data.name}: gap against ε](figures/{_picture(data)})",
+    ]
+    for task in tasks:
+        parts += [f"### {task.title}", _items(verdicts.of_task(made, rankings, task)), _markdown(*table_of(made, task))]
+    return parts
+
+
+def table_of(made: Comparison, task: Task) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows: who ended where, at every ε."""
+    cells = made.plan.cells(task)
+    results = {(one.label, one.job.cell): one for one in made.results if one.job.cell.task == task}
+    middle = cells[len(cells) // 2]
+    first = [one.label for one in made.within(middle)]
+    labels = dict.fromkeys([*first, *(label for label, _ in results)])
+    rows = [(label, *(_cell(results.get((label, cell))) for cell in cells)) for label in labels]
+    accurate = any(math.isfinite(one.mean("accuracy")) for one in results.values())
+    shown = "Ŵ; F(x̄) − F*" + ("; accuracy" if accurate else "") + "; K"
+    return (shown, *(f"ε = {cell.epsilon:g}" for cell in cells)), rows
+
+
+def _cell(one: Result | None) -> str:
+    if one is None:
+        return "no account"
+    if not one.complete:
+        return f"lost in {sum(not math.isfinite(gap) for gap in one.of('gap'))} seeds"
+    error = one.error("gap")
+    sure = f"{one.mean('gap'):.2g}" + (f" ± {error:.1g}" if error > 1e-6 * one.mean("gap") else "")
+    parts = [sure, f"{one.mean('excess'):.1e}"]
+    if math.isfinite(one.mean("accuracy")):
+        parts.append(f"{100 * one.mean('accuracy'):.1f} ± {100 * one.error('accuracy'):.1f} %")
+    rounds = [value for name, value in one.settings.items() if name.endswith("rounds")]
+    return "; ".join([*parts, *(f"{value:g}" for value in rounds)])
+
+
+def _left_out(found: Sequence[LeftOut]) -> str:
+    by: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        by.setdefault((one.label, one.reason), []).append(one.task.track.title)
+    return _items(
+        f"**{label}** ({', '.join(dict.fromkeys(tracks))}): {reason}" for (label, reason), tracks in by.items()
+    )
+
+
+def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
+    """What `--json` prints and compare.json holds."""
+    plan = made.plan
+    return {
+        "answer": verdicts.answer(made, rankings),
+        "concluded": verdicts.may_conclude(made, rankings),
+        "not_concluded": verdicts.may_not_conclude(made, rankings),
+        "plan": {
+            "data": [data.name for data in plan.data],
+            "methods": [one.label for one in plan.methods],
+            "starts": plan.starts,
+            "tracks": [track.name for track in plan.tracks],
+            "epsilons": plan.epsilons,
+            "seeds": plan.seeds,
+            "seed": plan.seed,
+            "effort": asdict(plan.effort),
+        },
+        "seconds": made.seconds,
+        "results": [_result(one) for one in made.results],
+        "rankings": [
+            _where(one.cell.task)
+            | {"epsilon": one.cell.epsilon, "better": one.better, "worse": one.worse}
+            | {"factor": one.factor, "p": one.p}
+            for one in rankings.claimed.values()
+        ],
+        "left_out": [_where(one.task) | {"method": one.label, "reason": one.reason} for one in made.left_out],
+    }
+
+
+def _where(task: Task) -> dict[str, object]:
+    return {"data": task.data.name, "start": task.start, "track": task.track.name}
+
+
+def _result(one: Result) -> dict[str, object]:
+    cell = one.job.cell
+    return {
+        **_where(cell.task),
+        "epsilon": cell.epsilon,
+        "method": one.label,
+        "reference": one.reference,
+        "evaluations": one.search.runs,
+        "at_an_end": one.edges,
+        "settings": one.settings,
+        **{metric: one.mean(metric) for metric in _METRICS},
+        **{f"{metric}_se": one.error(metric) for metric in _METRICS},
+        "seeds": [asdict(outcome) for outcome in one.outcomes],
+    }
+
+
+_METRICS = ("gap", "excess", "accuracy")
+
+
+def csv_text(made: Comparison) -> str:
+    """One line for each contender, cell and seed."""
+    lines = ["data,start,track,epsilon,method,reference,evaluations,seed,gap,consensus,excess,accuracy"]
+    for one in made.results:
+        cell = one.job.cell
+        about = (cell.task.data.name, cell.task.start, cell.task.track.name, cell.epsilon, f'"{one.label}"')
+        for seed, outcome in enumerate(one.outcomes, start=1):
+            row = (*about, one.reference, one.search.runs, seed, *asdict(outcome).values())
+            lines.append(",".join(map(str, row)))
+    return "\n".join(lines) + "\n"
+
+
+def _items(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _picture(data: DataSet) -> str:
+    return f"compare-{data.name}.png"

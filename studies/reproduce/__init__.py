@@ -11,6 +11,6 @@ STUDIES = LazyRegistry(
         "table1": "studies.reproduce.table1:TABLE1",
         "tier3": "studies.reproduce.tier3:TIER3",
         "zero-sum": "studies.reproduce.zero_sum:ZERO_SUM",
-        "comparison": "studies.reproduce.overview:COMPARISON",
+        "overview": "studies.reproduce.overview:OVERVIEW",
     },
 )

@@ -1,4 +1,4 @@
-"""The page that says what of the paper's comparison reproduces, what does not, and why: every number measured anew."""
+"""The page that says what of the paper's figures and table reproduces, what does not, and why: measured anew."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adversary.verdicts import RECOVERED
-from dpp2 import Experiment
 from store.files import write_text
-from studies.compare import Comparison, Grid, compare, named, pictures, tables
 from studies.reproduce import curves, fig3, table1
 from studies.reproduce.leaks import Leak, leaks
 from studies.reproduce.study import Claim, Files, Order, Study
 
-BUDGETS = (10.0, 1000.0)
 FIGURES = (curves.FIG1, curves.FIG2)
 
 
@@ -26,7 +23,6 @@ class Overview:
     figures: tuple[curves.Curves, ...]
     fig3: fig3.Fig3
     table1: table1.Table1
-    comparisons: tuple[Comparison, ...]
     leaks: tuple[Leak, ...]
 
 
@@ -36,38 +32,22 @@ class OverviewDocument:
 
 
 class OverviewStudy(Study[Overview]):
-    rounds = 500  # bounds the comparison and sets fig. 3; the other parts have their own
+    rounds = 500  # of fig. 3; the other parts have their own
 
     def run(self, order: Order) -> Overview:
-        problem = Experiment.load().resolve()
-        fair = [
-            compare(
-                problem,
-                named(None, problem),
-                budget,
-                grid=Grid.up_to(order.rounds),
-                seeds=order.seeds,
-                executor=order.executor,
-                progress=order.progress,
-            )
-            for budget in BUDGETS
-        ]
         return Overview(
             seeds=order.seeds,
             figures=tuple(study.run(_part(order, study.figure.name, study.rounds)) for study in FIGURES),
             fig3=fig3.FIG3.run(_part(order, "fig3", order.rounds)),
             table1=table1.TABLE1.run(_part(order, "table1", table1.TABLE1.rounds)),
-            comparisons=tuple(fair),
             leaks=tuple(leaks(order.rounds)),
         )
 
     def write(self, made: Overview, out: Path) -> Files:
-        """comparison.md and its pictures."""
-        pictured, page = out / "figures", out / "comparison.md"
+        """reproduced.md and its picture."""
+        pictured, page = out / "figures", out / "reproduced.md"
         pictured.mkdir(parents=True, exist_ok=True)
         fig3.draw(made.fig3, pictured / "fig3.png")
-        for one in made.comparisons:
-            pictures.draw(one, pictured / _picture(one))
         write_text(page, "\n\n".join(paragraphs(made)) + "\n")
         return {"page": page}
 
@@ -83,13 +63,13 @@ def _part(order: Order, name: str, rounds: int) -> Order:
 def paragraphs(made: Overview) -> list[str]:
     """The page, part by part."""
     return [
-        "# Comparison with other methods",
-        f"Written by `dpp2 reproduce comparison`; every number below was measured by that command, on {made.seeds} "
-        "seeds. Notation as in the paper; Ŵ is the gap of consensus and stationarity used everywhere in this project.",
+        "# The paper's figures and its table",
+        f"Written by `dpp2 reproduce overview`; every number below was measured by that command, on {made.seeds} "
+        "seeds. Notation as in the paper; Ŵ is the gap of consensus and stationarity used everywhere in this project. "
+        "How methods compare at equal ε is in [comparison.md](comparison.md).",
         *_figures(made.figures),
         *_fig3(made.fig3),
         *_table1(made.table1),
-        *_fair(made.comparisons),
         *_leaks(made.leaks),
         *_limits(),
     ]
@@ -139,44 +119,6 @@ def _table1(made: table1.Table1) -> list[str]:
     ]
 
 
-def _fair(comparisons: Sequence[Comparison]) -> list[str]:
-    parts = ["## At equal ε"]
-    if comparisons:
-        parts.append(tables.effort(comparisons[0]))
-    for made in comparisons:
-        parts += [
-            f"### ε = {made.budget:g} per agent, δ = {made.problem.privacy.adjacency}, K ≤ {max(made.grid.rounds)}",
-            "\n".join(f"- {sentence}" for sentence in tables.sentences(made)),
-            _standing(made),
-            f"![gap against rounds, bytes and ε](figures/{_picture(made)})",
-            _markdown(tables.HEAD, map(tables.cells, made.entries)),
-        ]
-    if comparisons:
-        left_out = "; ".join(f"**{one.label}**: {one.reason}" for one in comparisons[0].left_out)
-        parts.append(f"Not compared, because they have no pure ε: {left_out}.")
-    parts.append(
-        "Why: averaging what neighbours sent costs no ε, only gradients do. Methods that average (DGD, DMSP) therefore "
-        "bring agents together within the few rounds that a budget pays for; in DMSP, whose gradient is taken at a "
-        "point that the messages determine, a shift does not feed on the curvature M either. DPP² releases ∇f + e "
-        "itself, accumulates ρP(x + w) in its dual variable, and without damping has nothing but curvature to make "
-        "agents agree: after a few rounds they do not. What makes it exact needs a long run, and no finite ε pays for "
-        "one."
-    )
-    return parts
-
-
-def _standing(made: Comparison) -> str:
-    """Where DPP² stands, damped and not."""
-    places = {entry.method.label: place for place, entry in enumerate(made.entries, start=1)}
-    own = [
-        f"{entry.method.label} is number {places[entry.method.label]} ({100 * tables.disagreement(entry):.0f} % of its "
-        "gap is disagreement)"
-        for entry in made.entries
-        if entry.experiment.algorithm.papers_own
-    ]
-    return f"Of {len(places)} methods, {', '.join(own)}." if own else "DPP² was not among them."
-
-
 def _leaks(found: Sequence[Leak]) -> list[str]:
     rows = [(one.method, _recovery(one.x), _recovery(one.gradient)) for one in found]
     return [
@@ -201,8 +143,7 @@ def _limits() -> list[str]:
         "- eDP-TN is missing: its equations could not be found.\n"
         "- No published code was compared with. Which equations are textbook, which are reconstructed and which are "
         "stand-ins for a class of methods is said at the top of each file in `dpp2/algorithms/`.\n"
-        "- Tuning looks at the data, which no ε covers, and a finer grid may find better points for anybody.\n"
-        "- ε covers the messages of K rounds. Publishing x^K costs extra, in every method.",
+        "- ε covers the messages of K rounds. Publishing x^K costs extra.",
     ]
 
 
@@ -215,8 +156,4 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _picture(made: Comparison) -> str:
-    return f"compare-{made.budget:g}.png"
-
-
-COMPARISON = OverviewStudy()
+OVERVIEW = OverviewStudy()

@@ -55,24 +55,30 @@ class TestTuning:
             type(section).model_validate({**section.table(), tunable.key: value})
         assert set(tunable.together) <= set(type(section).model_fields)
 
-    def test_the_step_is_tuned_and_what_moves_with_it_moves(self, name: str) -> None:
+    def test_the_step_is_tuned(self, name: str) -> None:
         section = small(name).resolve().algorithm
-        step = next(tunable for tunable in section.tunables if tunable.key == section.step)
-        assert step.together == section.moves_with_step
+        assert section.step in [tunable.key for tunable in section.tunables]
+
+    def test_limits_lie_around_the_range(self, name: str) -> None:
+        experiment = small(name).resolve()
+        for tunable in (*experiment.algorithm.tunables, *experiment.noise.tunables):
+            assert tunable.least is None or tunable.least <= tunable.low
+            assert tunable.most is None or tunable.high <= tunable.most
 
     def test_noise_that_decays_has_its_decay_tuned(self, name: str) -> None:
         noise = small(name).resolve().noise
         decays = "decay" in type(noise).model_fields
         assert ("decay" in [tunable.key for tunable in noise.tunables]) == decays
 
-    def test_a_further_setting_and_variants_are_settings(self, name: str) -> None:
-        experiment = small(name).resolve()
-        section = experiment.algorithm
-        if section.further:
-            assert isinstance(experiment.setting(section.further.key), float)
-        for variant, settings in section.variants.items():
-            assert variant not in ALGORITHMS.names
+    def test_variants_hold_settings_that_exist(self, name: str) -> None:
+        section = small(name).resolve().algorithm
+        for settings in section.variants.values():
             type(section).model_validate({"name": name, **settings})
+        assert section.with_noise_it_is is None or section.with_noise_it_is in ALGORITHMS.names
+
+    def test_what_gives_a_pure_epsilon_are_settings(self, name: str) -> None:
+        noise = small(name).resolve().noise
+        assert set(noise.pure) <= set(type(noise).model_fields)
 
     def test_scales_that_buy_no_epsilon_are_scales(self, name: str) -> None:
         noise = small(name).resolve().noise

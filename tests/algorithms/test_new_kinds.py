@@ -6,6 +6,7 @@ import importlib.util
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from dpp2.problems import PROBLEMS
 from dpp2.schema import Registry
 from orchestrator.runner import FinishedRun, start
 from store.ledgers import LedgerFile
-from studies.compare import Grid, compare, named, tables
+from studies.compare.comparison import Plan, compare
+from studies.compare.contenders import Method, methods
+from studies.compare.search import Effort
+from studies.compare.tasks import PURE, DataSet
 
 ALGORITHM = '''
 """Gradient descent over neighbours with a coupling of its own: x⁺ = x^a − χ P x^a − α g, with x^a = x + noise sent."""
@@ -32,7 +36,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpp2.algorithms.base import Broadcast, NoisyProgram, Private, Round, check_mixing
-from dpp2.algorithms.declared import Further, Heard, Recovered, Tunable
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.steps import StepSection
 from dpp2.arrays import Array
 from dpp2.schedule import Schedule
@@ -61,7 +65,6 @@ class Coupled(NoisyProgram):
 class CoupledSection(StepSection):
     program_class = Coupled
     tunables = (Tunable("alpha", 1e-3, 1.0), Tunable("chi", 0.05, 1.0))
-    further = Further("algorithm.chi", (0.25, 0.5, 1.0))
 
     name: Literal["coupled"] = "coupled"
     alpha: float = Field(0.1, gt=0, description="a number > 0")
@@ -214,11 +217,14 @@ def test_a_new_algorithm_runs_is_accounted_for_and_is_compared(algorithm: str) -
     assert isinstance(result.privacy.epsilon, Epsilon)
     assert result.metrics.bytes[1] == 2 * 5 * 3 * 8  # ten directed edges, three numbers
     common = small(problem__samples=10, problem__dimension=3).resolve()
-    grid = Grid(rounds=(4,), decays=(1.0,), steps=(1.0,), finalists=1, trials=1)
-    made = compare(common, named([algorithm], common), 10.0, grid=grid, seeds=1, executor="processes:1")
-    (entry,) = made.entries
-    assert entry.epsilon.value == pytest.approx(10.0)
-    assert "algorithm.chi" in tables.cells(entry)[-1]
+    data = DataSet.of("small", "small", common)
+    plan = Plan((data,), tuple(methods([algorithm])), (10.0,), starts=("zero",), tracks=(PURE,), effort=Effort.of(28))
+    made = compare(replace(plan, seeds=2), executor="processes:1")
+    entry = next(one for one in made.results if not one.reference)
+    method = entry.job.contender
+    assert isinstance(method, Method)
+    assert method.spent(entry.job.cell, entry.search.best.point) == pytest.approx(10.0)
+    assert {"algorithm.chi", "algorithm.alpha", "noise.decay", "run.rounds"} == set(entry.settings)
 
 
 def test_a_new_algorithm_may_bring_its_own_account_which_ledgers_keep(accounted: str, tmp_path: Path) -> None:

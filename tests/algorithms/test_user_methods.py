@@ -15,8 +15,10 @@ import pytest
 from dpp2 import BadInput, Experiment, algorithm, run
 from dpp2.privacy import Epsilon, Unsupported
 from orchestrator.runner import resume, start
-from studies.compare import Grid, compare
-from studies.compare.methods import of_files
+from studies.compare.comparison import Plan, compare
+from studies.compare.contenders import Method
+from studies.compare.search import Effort
+from studies.compare.tasks import PURE, DataSet
 
 DESCENT = '''
 from dpp2 import algorithm
@@ -122,11 +124,12 @@ def test_attackers_know_it(written: Written) -> None:
 
 def test_it_is_compared_at_equal_epsilon(written: Written) -> None:
     path = written(DESCENT)
-    methods = of_files([("mine.toml", mine(path).resolve()), ("dgd.toml", small(name="dgd", power=0.0).resolve())])
-    grid = Grid(rounds=(4,), decays=(1.0,), steps=(0.5, 1.0), finalists=1, trials=1)
-    made = compare(small().resolve(), methods, 10.0, grid=grid, seeds=1, executor="processes:1")
-    assert {entry.method.label for entry in made.entries} == {"mine.toml (file)", "dgd.toml (dgd)"}
-    assert [entry.epsilon.value for entry in made.entries] == pytest.approx([10.0, 10.0])
+    method = Method("mine", "file", (("path", str(path)),))
+    data = DataSet.of("small", "small", small())
+    effort = Effort(first=4, waves=1, around=4, finalists=1, trials=1, more_waves=0)
+    plan = Plan((data,), (method,), (10.0,), starts=("zero",), tracks=(PURE,), effort=effort, seeds=2)
+    entry = next(one for one in compare(plan, executor="processes:1").results if one.label == "mine")
+    assert method.spent(entry.job.cell, entry.search.best.point) == pytest.approx(10.0)
 
 
 def test_a_resumed_run_refuses_another_program(written: Written, tmp_path: Path) -> None:

@@ -1,166 +1,235 @@
-"""`dpp2 compare`: equal ε by each method's own accountant, the same tuning for all, the same numbers anywhere."""
+"""`dpp2 compare`: equal ε by each method's own account, the same effort for all, the same numbers anywhere."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpp2 import BadInput, Experiment, Simulation
+from dpp2 import Experiment
 from dpp2.algorithms import ALGORITHMS
+from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
-from studies.compare import Comparison, Grid, GridPoint, compare, named, of_files, page, tables
-from studies.compare.fair import Bounds, Fitted, fitted
-from studies.compare.methods import further_settings
+from store.files import json_text
+from studies.compare import page
+from studies.compare.claims import Rankings
+from studies.compare.comparison import Comparison, Plan, compare
+from studies.compare.contenders import Method, methods
+from studies.compare.laboratory import laboratory
+from studies.compare.references import REFERENCES, Curator
+from studies.compare.search import Effort
+from studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled
 from tests.conftest import Call
 
-PROBLEM = Experiment.load(
-    overrides={"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}
-).resolve()
-GRID = Grid(rounds=(4, 12), decays=(1.0, 0.9), steps=(0.3, 1.0), finalists=2, trials=2)
-NO_PURE = ("diff2", "privsgp-vr", "wang-basar")
-SMALL = ("--set", "network.agents=6", "--set", "network.topology=ring", "--set", "problem.dimension=3")
+SMALL = {"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}
+DATA = DataSet.of("small", "a small problem", Experiment.load(overrides={**SMALL, "problem.labels": "planted"}))
+EFFORT = Effort(first=4, waves=1, around=4, finalists=1, trials=1, more_waves=1)
+NAMES = ["dpp2", "dpp2-damped", "dpp3", "dmsp", "decor", "wang-basar", "diff2", "diadsp", "ppdc", "privsgp-vr"]
+PLAN = Plan((DATA,), tuple(methods(NAMES)), (10.0,), starts=("zero",), effort=EFFORT, seeds=3)
+FILE = """
+[network]
+agents = 5
+topology = "ring"
+[problem]
+dimension = 2
+samples = 8
+"""
 
 
 @pytest.fixture(scope="module")
 def made() -> Comparison:
-    return compare(PROBLEM, named(None, PROBLEM), 10.0, grid=GRID, seeds=2, executor="processes:1")
+    return compare(PLAN, executor="processes:1")
 
 
 def test_everybody_spends_the_budget_and_no_more(made: Comparison) -> None:
-    for entry in made.entries:
-        assert entry.epsilon.value == pytest.approx(10.0, rel=1e-9)
-        assert entry.epsilon.fits(10.0)
-        assert all(one.epsilon[-1] <= 10.0 for one in entry.curves)
+    for one in made.results:
+        method = one.job.contender
+        if isinstance(method, Method):
+            assert 9.98 < method.spent(one.job.cell, one.search.best.point) <= 10 * (1 + 1e-9), one.label
 
 
 def test_the_runs_own_account_agrees(made: Comparison) -> None:
-    """Not the fitting's: that of a simulation of the fitted experiment."""
-    for entry in made.entries:
-        assert Simulation(entry.experiment, record=False).account.epsilon(entry.point.rounds) == entry.epsilon
+    """Not the fitting's: that of the run."""
+    pure = [one for one in made.results if one.job.cell.task.track == PURE]
+    for one in pure:
+        method = one.job.contender
+        if not isinstance(method, Method):
+            continue
+        prepared = method.prepared(one.job.cell, one.search.best.point, 1)
+        assert not isinstance(prepared, Unsupported)
+        again = PreparedRun.of(prepared.experiment)
+        spent = again.account().epsilon(again.experiment.run.rounds)
+        assert not isinstance(spent, Unsupported)
+        assert spent.value is not None
+        assert 9.98 < spent.value <= 10 * (1 + 1e-9)
 
 
 def test_nobody_is_dropped_in_silence(made: Comparison) -> None:
-    known = {*ALGORITHMS.names, "dpp2-damped-1", "dpp2-damped-2"}
-    left_out = {one.label: one.reason for one in made.left_out}
-    assert {entry.method.label for entry in made.entries} | set(left_out) == known
-    assert set(left_out) == set(NO_PURE)
-    assert all("Gaussian noise has no pure ε" in reason for reason in left_out.values())
+    names = set(NAMES)
+    for task in PLAN.tasks:
+        there = {one.label for one in made.results if one.job.cell.task == task and not one.reference}
+        left_out = {one.label: one.reason for one in made.left_out if one.task == task}
+        assert there | set(left_out) == names
+        assert "no (ε, δ_dp) here accounts for" in left_out["privsgp-vr"]
+        gaussian = {"wang-basar", "diff2", "decor"}
+        assert gaussian <= (set(left_out) if task.track == PURE else there)
 
 
-def test_everybody_meets_the_same_problem_from_the_same_starts(made: Comparison) -> None:
-    starts = {tuple(one.gap[0] for one in entry.curves) for entry in made.entries}
-    assert len(starts) == 1
-    assert made.start_gap == pytest.approx(np.mean(starts.pop()))
+def test_every_algorithm_takes_part_or_says_why_not() -> None:
+    reasons = {one.label: one.refusal(Task(DATA, "normal", PURE)) for one in methods()}
+    refused = {label for label, reason in reasons.items() if reason}
+    assert refused == {"privsgp-vr", "wang-basar", "diff2", "decor", "gradient-tracking"}
+    assert reasons["gradient-tracking"] == "with noise it is diadsp, which is compared"
 
 
-def test_entries_are_ranked_by_what_was_measured(made: Comparison) -> None:
-    means = [entry.mean for entry in made.entries]
-    assert means == sorted(means)
-    assert tables.sentences(made)[0].startswith(f"{made.entries[0].method.label} ends lowest at ε = 10")
+def test_what_wins_at_one_epsilon_is_tried_at_the_others() -> None:
+    effort = replace(EFFORT, first=32)  # a quick look makes no exchange
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,), epsilons=(1.0, 10.0, 100.0), effort=effort)
+    found = [one for one in compare(plan, executor="processes:1").results if one.label == "dmsp"]
+    for one in found:
+        assert one.search.exchanged
+        assert one.search.runs == effort.runs(one.search.waves, others=2)
+        tried = {tried.point for tried in one.search.tried}
+        assert all(len(tried & {other.point for other in two.search.tried}) >= 1 for two in found)
+
+
+def test_every_reference_is_in_every_cell(made: Comparison) -> None:
+    for cell in made.cells:
+        assert {one.label for one in REFERENCES} <= {one.label for one in made.within(cell)}
+
+
+def test_every_method_of_a_cell_had_as_many_runs(made: Comparison) -> None:
+    for cell in made.cells:
+        runs = {one.search.runs for one in made.within(cell) if one.settings}
+        assert len(runs) == 1
+        assert runs.pop() >= EFFORT.runs(EFFORT.waves)
+
+
+def test_everybody_starts_where_the_reference_stays() -> None:
+    """With one round and the smallest step, a method ends where it started."""
+    for start in ("zero", "normal"):
+        task = Task(DATA, start, PURE)
+        stay = next(one for one in REFERENCES if one.label == "stay").ended(Cell(task, 10.0), (), 5)
+        (method,) = methods(["yi"])
+        ended = method.ended(Cell(task, 1e9), (-3.0, 0.0, 0.0, 1.0, 0.0), 5)
+        assert ended is not None
+        np.testing.assert_allclose(ended, stay, atol=1e-6)
+
+
+def test_tuning_and_reporting_share_no_seed(made: Comparison) -> None:
+    for one in made.results:
+        if one.settings and one.search.best.gaps[0] != one.search.best.gaps[-1]:
+            assert not set(one.search.best.gaps) & set(one.of("gap").tolist())
+
+
+def test_many_rounds_need_less_noise_for_an_approximate_epsilon() -> None:
+    """A pure ε is an (ε, δ_dp), and over 64 rounds of constant noise zCDP asks for less."""
+    (method,) = methods(["dgd"])
+    scales = []
+    for track in TRACKS:
+        prepared = method.prepared(Cell(Task(DATA, "zero", track), 1.0), (0.5, 0.0, 1.0, 1.0), 1)
+        assert not isinstance(prepared, Unsupported)
+        scales.append(prepared.experiment.setting("noise.u_x"))
+    assert scales[1] < 0.8 * scales[0]
+
+
+def test_the_curator_adds_an_nth_of_the_noise() -> None:
+    """Without any noise it descends; at a small ε it may not move far."""
+    task, curator = Task(DATA, "zero", APPROXIMATE), Curator()
+    lab = laboratory(DATA)
+    gaps = {}
+    for epsilon in (0.01, 1e6):
+        x = curator.ended(Cell(task, epsilon), (0.5, 0.8, 0.0, 0.0, 0.0), 3)
+        gaps[epsilon] = lab.gap(x)[0]
+    assert gaps[1e6] < 0.1 * lab.gap(np.zeros((6, 3)))[0]
+    assert gaps[0.01] > gaps[1e6]
+
+
+def test_no_privacy_is_the_optimum(made: Comparison) -> None:
+    for one in made.results:
+        if one.label == "no privacy":
+            assert one.mean("excess") == 0
+            assert one.mean("gap") < 1e-8
+        assert one.of("excess").min() > -1e-9
 
 
 @pytest.mark.parametrize("executor", ["processes:2"])
-def test_processes_do_not_change_a_comparison(executor: str) -> None:
-    methods = named(["dmsp", "dpp2-damped-1"], PROBLEM)
-    grid = replace(GRID, rounds=(4,), steps=(1.0,))
-    one, two = (compare(PROBLEM, methods, 10.0, grid=grid, seeds=2, executor=e) for e in ("processes:1", executor))
-    assert tables.csv_text(one) == tables.csv_text(two)
-    assert tables.document(one) == tables.document(two)
+def test_workers_do_not_change_a_comparison(executor: str) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp", "dpp2-damped"])), tracks=(PURE,))
+    one, two = (compare(plan, executor=kind) for kind in ("processes:1", executor))
+    assert page.csv_text(one) == page.csv_text(two)
+    assert json_text(page.document(one, Rankings(one))) == json_text(page.document(two, Rankings(two)))
 
 
-def test_tuning_takes_the_runs_that_it_states() -> None:
-    totals: dict[str, int] = {}
-    methods = named(["dmsp"], PROBLEM)
-    compare(
-        PROBLEM,
-        methods,
-        10.0,
-        grid=GRID,
-        seeds=1,
-        executor="processes:1",
-        progress=lambda done, total, note: totals.update({note: total}),
-    )
-    assert totals == {"tuning": 8, "tuning: the best few": 12, "measuring": 1}
-    assert GRID.runs == 8 + 12
+def test_what_is_kept_is_not_run_again_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
+    first = compare(plan, kept=tmp_path, executor="processes:1")
+    files = sorted(tmp_path.iterdir())
+    files[0].unlink()  # as if it had been stopped before this one
+    files[1].write_text("{")  # or as if somebody had damaged it
+    again = compare(plan, kept=tmp_path, executor="processes:1")
+    monkeypatch.setattr(Method, "ended", lambda *_: pytest.fail("a finished run was made again"))
+    kept = compare(plan, kept=tmp_path, executor="processes:1")
+    assert page.csv_text(first) == page.csv_text(again) == page.csv_text(kept)
+    assert not list(tmp_path.glob(".*"))
 
 
-def test_tuning_and_measuring_share_no_noise(made: Comparison) -> None:
-    """The point that won on the tuning seeds is measured on others: its figures differ from those it won by."""
-    from studies.compare.running import Trial, final_gap
-
-    entry = made.entries[0]
-    bounds = Bounds.of(PROBLEM)
-    tuned = final_gap(Trial(entry.method.at(entry.point), 10.0, bounds, 0x74756E65))
-    measured = final_gap(Trial(entry.method.at(entry.point), 10.0, bounds, 1))
-    assert measured == pytest.approx(entry.curves[0].final, rel=1e-12)
-    assert tuned not in entry.finals
-
-
-def test_half_the_budget_takes_twice_the_noise() -> None:
-    method, bounds = named(["diadsp"], PROBLEM)[0], Bounds.of(PROBLEM)
-    point = method.at(GridPoint(10, 0.9, 1.0)).with_setting("noise.grid", 0)  # whose price no scale changes
-    once, twice = (fitted(point, budget, bounds) for budget in (10.0, 5.0))
-    assert isinstance(once, Fitted)
-    assert isinstance(twice, Fitted)
-    for name in ("u_x", "u_y"):
-        assert getattr(twice.experiment.noise, name) == pytest.approx(2 * getattr(once.experiment.noise, name))
-
-
-def test_gaussian_noise_is_refused_with_the_accountants_reason() -> None:
-    answer = fitted(named(["wang-basar"], PROBLEM)[0].experiment, 10.0, Bounds.of(PROBLEM))
-    assert isinstance(answer, Unsupported)
-
-
-def test_a_smaller_step_of_dpp2_keeps_beta_below_alpha() -> None:
-    section = named(["dpp2"], PROBLEM)[0].at(GridPoint(10, 0.9, 0.03)).algorithm.table()
-    assert (section["alpha"], section["beta"]) == pytest.approx((0.003, 0.0015))
-
-
-def test_the_further_setting_is_the_one_that_is_named() -> None:
-    settings = further_settings()
-    assert len(settings) == 11
-    for name, further in settings.items():
-        section, _, field = further.key.partition(".")
-        factor = further.factors[0] or 0.5
-        plain, varied = (named([name], PROBLEM)[0].at(GridPoint(5, 0.9, 1.0, by)) for by in (1.0, factor))
-        before, after = (getattr(getattr(one, section), field) for one in (plain, varied))
-        assert after == pytest.approx(before * factor), name
-
-
-def test_files_are_compared_on_one_problem_only() -> None:
-    other = Experiment.parse({**PROBLEM.tables(), "algorithm": {"name": "dgd"}, "noise": {}})
-    assert [method.label for method in of_files([("a", PROBLEM), ("b", other)])] == ["a (dpp2)", "b (dgd)"]
-    elsewhere = replace(other, network=other.network.updated(agents=7))
-    with pytest.raises(BadInput, match=r"the same \[network\] as a, but agents differs"):
-        of_files([("a", PROBLEM), ("b", elsewhere)])
+def test_another_seed_is_another_comparison(tmp_path: Path) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
+    one, two = (compare(replace(plan, seed=seed), kept=tmp_path, executor="processes:1") for seed in (1, 2))
+    assert page.csv_text(one) != page.csv_text(two)
 
 
 def test_everything_is_written(made: Comparison, tmp_path: Path) -> None:
-    paths = page.write(made, tmp_path)
-    with Path(paths["csv"]).open(newline="") as file:
+    paths = page.write(made, tmp_path, "dpp2 compare")
+    with paths["table"].open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == sum(2 * (entry.point.rounds + 1) for entry in made.entries)
-    assert float(rows[0]["gap"]) == made.entries[0].curves[0].gap[0]
-    assert json.loads(Path(paths["json"]).read_text())["tuning"]["runs_per_method"] == GRID.runs
-    html = Path(paths["html"]).read_text()
-    assert all(one.reason.split(";")[0] in html for one in made.left_out)
-    assert "data:image/png;base64," in html
-    assert Path(paths["png"]).read_bytes().startswith(b"\x89PNG")
+    assert len(rows) == PLAN.seeds * len(made.results)
+    assert float(rows[0]["gap"]) == made.results[0].outcomes[0].gap
+    document = json.loads(paths["numbers"].read_text())
+    assert {one["method"] for one in document["results"]} == {one.label for one in made.results}
+    text = paths["page"].read_text()
+    assert all(one.reason.split(";")[0] in text for one in made.left_out)
+    assert text.startswith("# Comparison with other methods\n\n**Where is DPP² good, and where not?**")
+    for picture in ("compare-small.png",):
+        assert f"figures/{picture}" in text
+        assert (tmp_path / "figures" / picture).read_bytes().startswith(b"\x89PNG")
+    for block in text.split("\n\n"):
+        lines = [line for line in block.split("\n") if line.startswith("|")]
+        assert len({line.replace("\\|", "").count("|") for line in lines}) <= 1
 
 
-def test_command_prints_one_document(tmp_path: Path, dpp2: Call) -> None:
-    words = ("--algorithms", "dmsp,wang-basar", "--rounds", 5, "--seeds", 1, "--executor", "processes:1")
-    ended = dpp2("compare", *words, *SMALL, "--out", tmp_path, "--json")
+def test_bundled_data_have_what_the_page_promises() -> None:
+    found = {data.name: laboratory(data) for data in bundled()}
+    assert [*found] == ["paper", "planted", "breast-cancer", "digits"]
+    x = np.full((10, found["digits"].objective.dimension), 1.0)
+    assert 0 < found["digits"].judged(x).accuracy < 1
+    assert math.isnan(found["paper"].judged(np.ones((50, 10))).accuracy)
+
+
+def test_the_papers_own_variants_differ_in_damping_alone() -> None:
+    task = Task(DATA, "zero", PURE)
+    plain, damped = ({axis.name for axis in one.axes(task)} for one in methods(["dpp2", "dpp2-damped"]))
+    assert damped - plain == {"algorithm.damping"}
+    assert plain < damped
+    assert all(one.algorithm in ALGORITHMS.names for one in methods())
+
+
+def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> None:
+    (tmp_path / "mine.toml").write_text(FILE)
+    words = ("--algorithms", "dmsp,wang-basar", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
+    ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
     printed = json.loads(ended.out)
     assert (ended.code, ended.err) == (0, "")
-    assert [one["method"] for one in printed["methods"]] == ["dmsp"]
-    assert [one["method"] for one in printed["left_out"]] == ["wang-basar"]
-    assert printed["methods"][0]["epsilon"] <= 10
+    assert {one["data"] for one in printed["results"]} == {"mine"}
+    assert {one["method"] for one in printed["left_out"]} == {"wang-basar"}
+    assert Path(printed["files"]["page"]).read_text().count("`dpp2 compare mine.toml --algorithms dmsp,wang-basar") == 1
 
 
 @pytest.mark.parametrize(
@@ -168,9 +237,11 @@ def test_command_prints_one_document(tmp_path: Path, dpp2: Call) -> None:
     [
         (["--algorithms", "dpp9"], "--algorithms = 'dpp9': expected one of"),
         (["--algorithms", "dgd,dgd"], "--algorithms = 'dgd,dgd': expected every name once"),
-        (["--epsilon", "0"], "--epsilon = 0.0: expected a finite number > 0"),
-        (["--epsilon", "inf"], "--epsilon = inf: expected a finite number > 0"),
-        (["--rounds", "0"], "--rounds = 0: expected a whole number ≥ 1"),
+        (["--epsilon", "0"], "--epsilon = '0': expected finite numbers > 0"),
+        (["--epsilon", "1,inf"], "--epsilon = '1,inf': expected finite numbers > 0"),
+        (["--epsilon", "ten"], "--epsilon = 'ten': expected finite numbers > 0"),
+        (["--evaluations", "5"], "--evaluations = 5: expected a whole number ≥ 28"),
+        (["--seeds", "0"], "--seeds = 0: expected a whole number ≥ 1"),
         (["--executor", "threads:3", "--algorithms", "dmsp"], "--executor = 'threads:3': expected processes:N"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The page of `dpp2 reproduce comparison`: made of what was measured, and of nothing else."""
+"""The page of `dpp2 reproduce overview`: made of what was measured, and of nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from dpp2 import Experiment
-from studies.compare import Grid, compare, named
 from studies.reproduce import overview
 from studies.reproduce.curves import FIG1, CurveStudy, judged
 from studies.reproduce.fig3 import Fig3Study
@@ -16,8 +14,6 @@ from studies.reproduce.overview import Overview
 from studies.reproduce.study import Order
 from studies.reproduce.table1 import TABLE1
 
-SMALL = {"network.agents": 5, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 10}
-
 
 def order(rounds: int) -> Order:
     return Order(seeds=1, rounds=rounds, executor="processes:1")
@@ -25,15 +21,11 @@ def order(rounds: int) -> Order:
 
 @pytest.fixture(scope="module")
 def made() -> Overview:
-    problem = Experiment.load(overrides=SMALL).resolve()
-    grid = Grid(rounds=(4,), decays=(1.0,), steps=(1.0,), finalists=1, trials=1)
-    methods = named(["dpp2", "dmsp", "wang-basar"], problem)
     return Overview(
         seeds=1,
         figures=(CurveStudy(replace(FIG1.figure, values=(0.5,)), rounds=4).run(order(4)),),
         fig3=Fig3Study(decays=(0.5,)).run(order(2)),
         table1=TABLE1.run(order(20)),
-        comparisons=(compare(problem, methods, 10.0, grid=grid, seeds=1, executor="processes:1"),),
         leaks=(Leak("dgd", ("direct", 0.0), ("increments", 1.4e-15)), Leak("diadsp", None, ("tracked", 36.0))),
     )
 
@@ -42,9 +34,7 @@ def test_every_measured_part_is_on_the_page(made: Overview) -> None:
     page = "\n\n".join(overview.paragraphs(made))
     for measured in (
         f"{made.fig3.of('steep', 'DiaDSP', 0, 'gap')[0]:.1e}",
-        f"{made.comparisons[0].entries[0].mean:.3g}",
         judged(made.figures[0])[0].evidence,
-        made.comparisons[0].left_out[0].reason,
         "could not be found",
     ):
         assert measured in page

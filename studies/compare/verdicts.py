@@ -1,0 +1,210 @@
+"""What a comparison says, in sentences made of its numbers: where the paper's method is good, where not, and why."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studies.compare.claims import LEVEL, MARGIN, Rankings
+from studies.compare.comparison import Comparison, Result
+from studies.compare.contenders import Method
+from studies.compare.tasks import Cell, Task
+
+_FREE = ("stay", "local step")  # references that spend no ε
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """How the paper's own method, with the better of its variants, stands in one cell."""
+
+    cell: Cell
+    own: Result
+    best: Result  # of all other methods
+    lower: tuple[str, ...]  # methods that are claimed to end lower
+    higher: tuple[str, ...]
+    beats_free: bool  # claimed below every reference that spends no ε
+    free: float  # the lowest gap of those
+
+    @property
+    def factor(self) -> float:
+        """Its gap over that of the best other method; below 1 where it is best."""
+        return typical(self.own) / typical(self.best)
+
+
+def typical(one: Result) -> float:
+    """exp of the mean of ln Ŵ: what rankings compare."""
+    with np.errstate(divide="ignore"):
+        return math.exp(float(np.mean(np.log(one.of("gap")))))
+
+
+def standings(made: Comparison, rankings: Rankings) -> list[Standing]:
+    """Of every cell in which the paper's method and some other took part."""
+    found = []
+    for cell in made.cells:
+        results = made.within(cell)
+        own = [one for one in results if one.papers_own and one.complete]
+        others = [one for one in results if not one.reference and not one.papers_own and one.complete]
+        if own and others:
+            found.append(_standing(cell, results, min(own, key=typical), min(others, key=typical), rankings))
+    return found
+
+
+def _standing(cell: Cell, results: Sequence[Result], own: Result, best: Result, rankings: Rankings) -> Standing:
+    methods = {one.label for one in results if not one.reference and not one.papers_own}
+    lower = tuple(label for label in rankings.better_than(cell, own.label) if label in methods)
+    higher = tuple(label for label in rankings.worse_than(cell, own.label) if label in methods)
+    free = [one for one in results if one.label in _FREE]
+    beats = set(_FREE) <= set(rankings.worse_than(cell, own.label))
+    return Standing(cell, own, best, lower, higher, beats, min((typical(one) for one in free), default=math.nan))
+
+
+def answer(made: Comparison, rankings: Rankings) -> str:
+    """The first paragraph: where is DPP² good, where not, by how much, and why."""
+    found = standings(made, rankings)
+    if not found:
+        return "The paper's method did not take part, so nothing is said of it."
+    good = [one for one in found if not one.lower and one.beats_free]
+    bad = [one for one in found if one.lower]
+    useful = [one for one in found if one.beats_free]
+    most = max(bad, key=lambda one: one.factor, default=None)
+    factors = [one.factor for one in found]
+    parts = [
+        f"**Where is DPP² good, and where not?** Given the better of its two variants (τ = 0 as in the paper, or τ "
+        f"searched) and compared in {len(found)} cells (data set, start, kind of ε, ε): it ends below what costs no ε "
+        f"at all (staying, or one local step) beyond doubt in {len(useful)} of them{_where(useful)}. Some other method "
+        f"ends lower beyond doubt in {len(bad)}. Useful and not beaten it is in {len(good) or 'none'}{_where(good)}.",
+        f"Its gap is {_spread(factors)} times that of the best other method"
+        + (f", most at {_named(most.cell)} ({_both(most)})" if most else "")
+        + ".",
+        _champions(found),
+        _why(found),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _champions(found: Sequence[Standing]) -> str:
+    counts = Counter(one.best.label for one in found)
+    said = ", ".join(f"{label} in {count}" for label, count in counts.most_common(4))
+    return f"The best of the others is {said} cells."
+
+
+def _why(found: Sequence[Standing]) -> str:
+    """From what the search chose: how many rounds, and what the gap is made of."""
+    rounds = [_rounds(one.own) for one in found]
+    shares = [float(np.mean(one.own.of("consensus"))) / one.own.mean("gap") for one in found if one.own.mean("gap") > 0]
+    few = sum(1 for count in rounds if count <= 3)
+    return (
+        "Why: every message of DPP² pays, twice a round and with the curvature on top, so the search gives it few "
+        f"rounds (median {np.median(rounds):.0f}; at most 3 in {few} of {len(rounds)} cells). So few neither move x "
+        f"far nor bring agents together: {100 * float(np.median(shares)):.0f} % of its gap (median) is disagreement, "
+        "the rest distance from the optimum. Methods that win average what was sent, which costs nothing, or share "
+        "noise that cancels."
+    )
+
+
+def _rounds(one: Result) -> int:
+    return int(one.settings.get("run.rounds", 0))
+
+
+def may_conclude(made: Comparison, rankings: Rankings) -> list[str]:
+    """What the page claims, and how much that is."""
+    tested, claimed = len(rankings.all), len(rankings.claimed)
+    methods = [one for one in made.results if not one.reference]
+    edges = sum(1 for one in made.results if one.edges)
+    runs = sorted({one.search.runs for one in methods})
+    return [
+        f"{claimed} of {tested} pairs are ranked. A ranking says: on these data, with these noises, at this ε, with "
+        f"settings searched as here, the one ends lower than the other by at least a factor of {MARGIN:g} (Student's t "
+        f"on paired ln Ŵ over {made.plan.seeds} fresh seeds, {100 * LEVEL:g} % for the whole page by Holm's "
+        "correction).",
+        f"Every method of a cell had the same number of tuning runs ({_listed(runs)}, by cell); {edges} of "
+        f"{len(made.results)} winners lie at an end of a range.",
+    ]
+
+
+def may_not_conclude(made: Comparison, rankings: Rankings) -> list[str]:
+    doubtful = len(rankings.all) - len(rankings.claimed)
+    return [
+        *_missed(made),
+        f"Nothing about the {doubtful} pairs that are closer than that: in the tables their order is luck, or the "
+        "search's.",
+        "Nothing about other data, networks or adjacencies, and nothing about settings that another search would find.",
+        "How to run a method on private data: tuning looks at the data, which no ε covers.",
+        "ε = 100 and 1000 are no protection that anybody should rely on; they are here because the paper's method "
+        "needs them. A sampler with finite words leaves a δ_dp besides, which grows with what one message must hide "
+        "(docs/privacy.md).",
+        "No published code was compared with. Which equations are textbook, which are reconstructed and which are "
+        "stand-ins for a class of methods is said at the top of each file in `dpp2/algorithms/`. eDP-TN is missing: "
+        "its equations could not be found.",
+        "Publishing x^K costs extra in every method but those whose x^K is a function of the messages (dpp3, decor); "
+        "the ε here is that of the messages.",
+    ]
+
+
+def _missed(made: Comparison) -> list[str]:
+    """A variant that leaves a setting open contains the one that holds it: where it ends higher, the search missed."""
+    factors = []
+    for cell in made.cells:
+        own = {bool(_held(one)): typical(one) for one in made.within(cell) if one.papers_own and one.complete}
+        factors += [own[False] / own[True]] if len(own) == 2 else []
+    above = [factor for factor in factors if factor > 1]
+    if not above:
+        return []
+    return [
+        f"That the search is perfect: DPP² with τ open contains DPP² with τ = 0, and yet ends higher in {len(above)} "
+        f"of {len(factors)} cells, by a factor of {float(np.median(above)):.2g} in the median and {max(above):.2g} at "
+        "most. By so much a search of this size misses, more with many settings (DPP² has 6 or 7) than with few."
+    ]
+
+
+def _held(one: Result) -> object:
+    return isinstance(one.job.contender, Method) and one.job.contender.held
+
+
+def of_task(made: Comparison, rankings: Rankings, task: Task) -> list[str]:
+    """One sentence for each ε: who ends lowest, and who cannot be told from it."""
+    return [_of_cell(made, rankings, cell) for cell in made.plan.cells(task) if made.within(cell)]
+
+
+def _of_cell(made: Comparison, rankings: Rankings, cell: Cell) -> str:
+    results = made.within(cell)
+    methods = [one for one in results if not one.reference and one.complete]
+    if not methods:
+        return f"ε = {cell.epsilon:g}: no method has a run"
+    best = methods[0]
+    worse = set(rankings.worse_than(cell, best.label))
+    tied = [one.label for one in methods[1:] if one.label not in worse]
+    said = f"ε = {cell.epsilon:g}: {best.label} has the lowest mean, {best.mean('gap'):.2g}"
+    said += f"; not told from it: {', '.join(tied)}" if tied else ", and every other method is ranked above it"
+    free = [label for label in _FREE if label not in worse]
+    return said + (f"; not even ranked below {' and '.join(free)}" if free else "")
+
+
+def _where(found: Sequence[Standing]) -> str:
+    """In brackets: data sets by ε and start."""
+    by: dict[str, list[str]] = {}
+    for one in found:
+        by.setdefault(f"ε = {one.cell.epsilon:g} from {one.cell.task.start}", []).append(one.cell.task.data.name)
+    said = "; ".join(f"{where}: {', '.join(dict.fromkeys(names))}" for where, names in by.items())
+    return f" ({said})" if said else ""
+
+
+def _both(one: Standing) -> str:
+    return f"Ŵ = {typical(one.own):.2g}, {one.best.label} {typical(one.best):.2g}"
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.task.title}, ε = {cell.epsilon:g}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{min(values):.2g} to {max(values):.2g} (median {float(np.median(values)):.2g})"
+
+
+def _listed(values: Iterable[object]) -> str:
+    *most, last = map(str, values)
+    return f"{', '.join(most)} or {last}" if most else last

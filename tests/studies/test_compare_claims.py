@@ -1,0 +1,89 @@
+"""Rankings are claimed where paired differences exceed their uncertainty, corrected for how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dpp2 import Experiment
+from dpp2.arrays import Array
+from studies.compare.claims import MARGIN, Rankings, compared, contradictions, holm
+from studies.compare.comparison import Comparison, Job, Plan, Result
+from studies.compare.contenders import Contender, methods
+from studies.compare.laboratory import Outcome
+from studies.compare.references import Stay
+from studies.compare.search import Effort, Search, Tried
+from studies.compare.tasks import PURE, Cell, DataSet, Task
+
+SMALL = {"network.agents": 4, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 5}
+DATA = DataSet.of("small", "small", Experiment.load(overrides=SMALL))
+METHODS = tuple(methods(["dpp2", "dmsp", "dgd"]))
+PLAN = Plan((DATA,), METHODS, (1.0,), starts=("zero",), tracks=(PURE,), effort=Effort.of(28), seeds=10)
+CELL = Cell(Task(DATA, "zero", PURE), 1.0)
+
+
+def result(contender: Contender, gaps: Sequence[float] | Array) -> Result:
+    point = tuple(0.5 for _ in contender.axes(CELL.task))
+    search = Search((Tried(point, (1.0, 1.0)),), ((0.0, 1.0),) * len(point), 1)
+    outcomes = tuple(Outcome(float(gap), 0.0, 0.0, float("nan")) for gap in gaps)
+    return Result(Job(CELL, contender, PLAN.effort, len(gaps), 1), search, outcomes)
+
+
+def drawn(contender: Contender, middle: float, seed: int = 0, spread: float = 0.3) -> Result:
+    return result(contender, middle * np.exp(spread * np.random.default_rng(seed).standard_normal(10)))
+
+
+def made(*results: Result) -> Rankings:
+    return Rankings(Comparison(PLAN, results, ()))
+
+
+def test_what_is_far_apart_is_ranked() -> None:
+    found = made(drawn(METHODS[0], 10.0, 1), drawn(METHODS[1], 1.0, 2), drawn(METHODS[2], 1.1, 3))
+    assert found.better_than(CELL, "dpp2") == ["dmsp", "dgd"]
+
+
+def test_what_lies_within_the_noise_is_not() -> None:
+    found = made(drawn(METHODS[0], 1.05, 1), drawn(METHODS[1], 1.0, 2))
+    assert found.claimed == {}
+    assert len(found.all) == 1
+
+
+def test_a_sure_difference_below_the_margin_is_not_claimed() -> None:
+    """Another search would move the gaps by as much."""
+    found = made(drawn(METHODS[0], 0.9 * MARGIN, 1, 1e-3), drawn(METHODS[1], 1.0, 2, 1e-3))
+    assert found.all[0].p < 1e-6
+    assert found.claimed == {}
+
+
+def test_pairs_share_their_seeds() -> None:
+    """A common factor of each seed, as from a common start, does not hide a difference."""
+    common = np.exp(np.random.default_rng(0).standard_normal(10) * 3)
+    factor, p = compared(result(METHODS[1], common), result(METHODS[0], 3 * common * np.linspace(0.99, 1.01, 10)))
+    assert factor == pytest.approx(3, rel=0.01)
+    assert p < 1e-9
+
+
+def test_runs_that_got_lost_are_never_ranked_first() -> None:
+    found = made(result(METHODS[0], [1.0] * 9 + [float("inf")]), drawn(METHODS[1], 1.0))
+    assert not found.worse_than(CELL, "dpp2")
+
+
+def test_references_are_ranked_too() -> None:
+    found = made(drawn(METHODS[0], 1.0, 1), result(Stay(), [100.0] * 10))
+    assert found.worse_than(CELL, "dpp2") == ["stay"]
+
+
+def test_holm_rejects_in_order() -> None:
+    assert holm([0.001, 0.04, 0.03]) == [True, False, False]
+    assert holm([0.001, 0.02, 0.015]) == [True, True, True]
+    assert holm([]) == []
+
+
+def test_two_comparisons_contradict_each_other_where_a_claim_is_turned_round() -> None:
+    one = made(drawn(METHODS[0], 10.0, 1), drawn(METHODS[1], 1.0, 2))
+    same = made(drawn(METHODS[0], 8.0, 3), drawn(METHODS[1], 1.2, 4))
+    other = made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6))
+    assert contradictions(one, same) == []
+    assert [(found.better, found.worse) for found in contradictions(one, other)] == [("dmsp", "dpp2")]

@@ -9,25 +9,29 @@ so one coordinate is as good as d. A test of a μ-GDP run is right with probabil
 guesses bound μ from below, and μ gives ε at the run's δ_dp.
 
 *Laplace noise.* The likelihood of all releases is an integral over the noise of all edges that nobody has solved. The
-attacker adds up the honest agents' releases, in which edges cancel: Lap(s) under shares, and v = (δ/√d)(1, …, 1) shifts
-it. That is some test, not the best; what its guesses prove of ε holds all the same.
+attacker adds up the honest agents' releases, in which edges cancel. What is left has a law that is known exactly: the
+difference of two Gamma(a) variates of scale s, where a is the number of honest holders, in units of the quorum,
 
-*Mixing rounds* release nothing, so none are played: T = 1 here. Many trials are one run, a column (or d) for each.
+    f(y) ∝ |y|^(a−½) K_{a−½}(|y|)        (y in units of s; a = 1: Lap(s), as under shares)
+
+and v = (δ, 0, …, 0) shifts it. So the likelihood ratio of the sum is exact, and for a = 1 its curve is that of Laplace
+mechanisms. What edges tell beside the sum is not used: their noise is `ratio` times as large, and so is what is missed.
+
+*Mixing rounds* release nothing, so none are played: T = 1 here. Many trials are one run, a column for each.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, kve, ndtr, ndtri
 
 from adversary.bounds import LowerBound, Trials, lower_bound
 from dpp2.algorithms.base import AgentContext, EdgeKey
 from dpp2.arrays import Array
-from dpp2.edge_keys import EdgeNoise, EdgeSecret
 from dpp2.experiment import Experiment
 from dpp2.keys import RunKeys, derive, seed_key
 from dpp2.privacy import gdp
@@ -36,7 +40,7 @@ from dpp2.privacy.correlated import NoiseNetwork, covariance
 from dpp2.privacy.epsilon_value import Unsupported
 
 _COLUMNS = 4096  # played together
-_SHARE = 30
+_SHARE = 130  # variates that one share takes as long as
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,20 +86,31 @@ class CancellingGame:
         return self.mechanism.noise == "gaussian"
 
     @property
-    def columns(self) -> int:
-        """Of a trial."""
-        return 1 if self.gaussian else self.mechanism.dimension
+    def test(self) -> str:
+        return "the optimal test" if self.gaussian else "the optimal test of the honest agents' sum"
 
     @property
     def work(self) -> int:
-        """Variates of a trial; a share of Laplace noise takes as long as many."""
-        dear = _SHARE if self.network.quorum > 1 else 1
-        return self.mechanism.variates * self.gradient_rounds * self.columns * dear
+        """Variates of a trial."""
+        edges = len(self.network.edges)
+        own = self.mechanism.variates - edges
+        return (edges + own * (_SHARE if self.network.quorum > 1 else 1)) * self.gradient_rounds
+
+    @property
+    def shift(self) -> float:
+        """δ in units of the own scale: what one gradient round moves the sum by."""
+        return self.mechanism.adjacency / self.mechanism.own
+
+    @property
+    def shape(self) -> float:
+        """a: how many Laplace variates the honest agents' own noise adds up to."""
+        holders = np.flatnonzero(self.network.own).tolist()
+        return len(set(holders) - set(self.colluders)) / self.network.quorum
 
     @property
     def mu(self) -> float:
         """Of this pair, without what the grid adds to the account."""
-        return self.mechanism.adjacency / self.mechanism.own * self.exposure * math.sqrt(self.gradient_rounds)
+        return self.shift * self.exposure * math.sqrt(self.gradient_rounds)
 
 
 @dataclass(frozen=True)
@@ -108,10 +123,31 @@ class GaussianTradeOff:
         return np.asarray(ndtr(ndtri(1 - np.asarray(false_positive)) - self.mu))
 
 
+@dataclass(frozen=True)
+class PureTradeOff:
+    """The same of any test under a pure ε."""
+
+    epsilon: float
+
+    def trade_off(self, false_positive: Array, points: int = 0) -> Array:
+        alpha = np.asarray(false_positive)
+        lines = np.maximum(1 - math.exp(self.epsilon) * alpha, math.exp(-self.epsilon) * (1 - alpha))
+        return np.asarray(np.maximum(lines, 0.0))
+
+
+def log_density(y: Array, shape: float) -> Array:
+    """ln f, up to a constant, of the difference of two Gamma(shape) variates."""
+    size = np.abs(y)
+    if shape == 1:
+        return -size
+    size = np.maximum(size, 1e-12)  # f may have a pole at 0
+    order = shape - 0.5
+    return np.asarray(order * np.log(size) + np.log(kve(order, size)) - size)
+
+
 def play(game: CancellingGame, trials: int, seed: int, stops: list[int]) -> list[Trials]:
     """The trials as they stand after each of these numbers of gradients."""
-    size = max(_COLUMNS // game.columns, 1)
-    counts = [min(size, trials - first) for first in range(0, trials, size)]
+    counts = [min(_COLUMNS, trials - first) for first in range(0, trials, _COLUMNS)]
     pieces = [_piece(game, count, derive(seed_key(seed), "game", str(n)), stops) for n, count in enumerate(counts)]
     coins = np.concatenate([coins for coins, _ in pieces])
     return [Trials(coins, np.concatenate([ratios[n] for _, ratios in pieces])) for n in range(len(stops))]
@@ -129,13 +165,11 @@ def proven(game: CancellingGame, trials: Trials, confidence: float) -> LowerBoun
 
 def _piece(game: CancellingGame, trials: int, key: bytes, stops: list[int]) -> tuple[NDArray[np.bool_], list[Array]]:
     coins = np.random.default_rng(np.frombuffer(key, dtype=np.uint32)).random(trials) < 0.5
-    shift = game.mechanism.adjacency / math.sqrt(game.columns)
-    objective = _Secret(game.experiment.network.agents, game.victim, np.repeat(coins * shift, game.columns))
+    objective = _Secret(game.experiment.network.agents, game.victim, np.where(coins, game.mechanism.adjacency, 0.0))
     table = _Table(game, objective, key)
     total, ratios = np.zeros(trials), []
     for g in range(game.gradient_rounds):
-        seen = table.heard(g).reshape(game.experiment.network.agents, trials, game.columns)
-        total += table.log_ratios(seen, shift)
+        total += table.log_ratios(table.heard(g))
         if g + 1 in stops:
             ratios.append(total.copy())
     return coins, ratios
@@ -180,17 +214,14 @@ class _Table:
         keys = RunKeys((key,) * network.agents, derive(key, "eta"))
         context = AgentContext(agents, network.agents, objective, keys, edges, len(edges))
         self.program = section.program(context, noise)
-        known = [
-            EdgeSecret(e.ends, e.key, float(network.edge[e.number])) for e in edges if set(e.ends) & set(game.colluders)
-        ]
-        self.handed_over = EdgeNoise(network.kind, known, agents, objective.dimension)
+        known = [edge for edge in edges if set(edge.ends) & set(game.colluders)]
+        self.handed_over = noise.streams(replace(context, edges=known))["edge"]
         self.honest = [agent for agent in agents if agent not in game.colluders]
         self._test()
 
     def _test(self) -> None:
-        network = self.game.network.honest(self.game.colluders)
-        self.scale = self.game.network.reference
         if self.game.gaussian:
+            network = self.game.network.honest(self.game.colluders)
             self.row = np.linalg.inv(covariance(network)[np.ix_(self.honest, self.honest)])[
                 self.honest.index(self.game.victim)
             ]
@@ -199,13 +230,13 @@ class _Table:
         """Of every agent what its message in gradient round g says of its gradient; x is 0 throughout."""
         zero = np.zeros((self.game.experiment.network.agents, self.program.objective.dimension))
         message = next(self.program.round(self.program.start(zero), g))
-        return np.asarray(-message.rows / self.alpha - self.handed_over(g))
+        return np.asarray(-message.rows / self.alpha) - self.handed_over(g)
 
-    def log_ratios(self, seen: Array, shift: float) -> Array:
-        """What one gradient round adds; `seen` is (agents, trials, columns)."""
-        rows = seen[self.honest]
+    def log_ratios(self, seen: Array) -> Array:
+        """What one gradient round adds; `seen` is (agents, trials)."""
+        rows, shift = seen[self.honest], self.game.mechanism.adjacency
         if self.game.gaussian:
             at = self.honest.index(self.game.victim)
-            return np.asarray(shift * np.einsum("n,ntc->t", self.row, rows) - 0.5 * shift**2 * self.row[at])
-        y = rows.sum(axis=0)
-        return np.asarray((np.abs(y) - np.abs(y - shift)).sum(axis=1) / self.scale)
+            return np.asarray(shift * (self.row @ rows) - 0.5 * shift**2 * self.row[at])
+        y, shape = rows.sum(axis=0) / self.game.mechanism.own, self.game.shape
+        return log_density(y - self.game.shift, shape) - log_density(y, shape)

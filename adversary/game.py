@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -58,6 +59,8 @@ class Game:
     beta: float = 0.05
     rho: float = 10.0
     damping: float = 0.0
+
+    test: ClassVar[str] = "the optimal test"
 
     @property
     def epsilon(self) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from adversary.bounds import LowerBound, TradeOff, lower_bound, trade_off
-from adversary.cancelling_game import CancellingGame, GaussianTradeOff, proven
+from adversary.bounds import Curve, LowerBound, TradeOff, lower_bound, trade_off
+from adversary.cancelling_game import CancellingGame, GaussianTradeOff, PureTradeOff, proven
 from adversary.cancelling_game import play as play_cancelling
 from adversary.game import Game, longest, play_and_stop, predicted
 from adversary.understatement import smallest_caught
@@ -19,12 +19,13 @@ from dpp2.experiment import Experiment
 from dpp2.privacy import Epsilon, PrivacyProfile, Unsupported, epsilon, gdp, profile
 from dpp2.privacy.account import Account
 from dpp2.privacy.cancelling_releases import CancellingReleases
+from dpp2.privacy.pld import laplace_profile
 
 CONFIDENCE = 1 - 1e-6
 _WORK = 40_000_000  # trials × rounds × dimensions: a few seconds
 _MOST_TRIALS, _FEWEST_TRIALS = 100_000, 1_000
 _VARIATES = 100_000_000  # of own and edge noise: some ten seconds
-_NO_CURVE = "the exact curve is known for Gaussian noise only; Laplace noise on edges leaves bounds"
+_NO_CURVE = "no exact curve is known where several agents carry whole Laplace noise of their own"
 _SEED = 1
 _STOPS = 12  # numbers of rounds at which the bound is taken
 _CURVE = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 240)])
@@ -106,17 +107,29 @@ def _cancelling_result(
     return GameResult(game, trials, shown, bounds, curve, _exact_prediction(game, curve), caught)
 
 
-def _claimed_by(game: CancellingGame, factor: float) -> GaussianTradeOff | Unsupported:
-    """The account with ε as many times smaller: μ that goes with it."""
-    if not game.gaussian:
+def _claimed_by(game: CancellingGame, factor: float) -> Curve | Unsupported:
+    """The account with ε as many times smaller: μ that goes with it, or the sum under so many times the noise."""
+    if game.gaussian:
+        return GaussianTradeOff(gdp.mu_at(game.epsilon / factor, game.mechanism.delta))
+    return _sum_curve(game, factor)
+
+
+def _sum_curve(game: CancellingGame, factor: float = 1.0) -> Curve | Unsupported:
+    if game.shape != 1:
         return Unsupported(_NO_CURVE)
-    return GaussianTradeOff(gdp.mu_at(game.epsilon / factor, game.mechanism.delta))
+    try:
+        return laplace_profile(game.shift / factor, game.gradient_rounds)
+    except BadInput as missing:  # dp-accounting is an extra
+        return Unsupported(str(missing))
 
 
 def _exact_prediction(game: CancellingGame, curve: TradeOff) -> Prediction | Unsupported:
-    if not game.gaussian:
-        return Unsupported(_NO_CURVE)
-    pair, account = GaussianTradeOff(game.mu), GaussianTradeOff(game.mechanism.cost() * math.sqrt(game.gradient_rounds))
+    pair = GaussianTradeOff(game.mu) if game.gaussian else _sum_curve(game)
+    if isinstance(pair, Unsupported):
+        return pair
+    account: Curve = PureTradeOff(game.epsilon)
+    if game.gaussian:
+        account = GaussianTradeOff(game.mechanism.cost() * math.sqrt(game.gradient_rounds))
     rates = (pair.trade_off(_CURVE), account.trade_off(_CURVE))
     return Prediction(_CURVE, *rates, agrees=curve.agrees(pair), keeps=curve.keeps(account))
 

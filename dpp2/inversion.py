@@ -81,6 +81,12 @@ class Uniforms:
             _continue(steps, np.flatnonzero(fields == 0), parts)
         return cls(words, steps)
 
+    def numbers(self, halvings: int = 0) -> Array:
+        """U·2^−halvings, without rounding."""
+        bits = _mantissas(self.words)
+        bits -= (self.steps.astype(np.uint64) + np.uint64(halvings)) << _EXPONENT
+        return bits.view(np.float64)
+
     def signed(self, magnitudes: Array, g: Array, out: Array | None = None) -> Array:
         """±g times these whole numbers, which are overwritten; never −0, whose sign would tell on a value near 0."""
         factors = self.words & _SIGN
@@ -112,12 +118,30 @@ def gaussian_integers(uniforms: Uniforms, c: Multiplier) -> Array:
     """rint(c·|X|), X ~ N(0, 1), as whole float64 numbers; c is one number, or fits the variates' shape."""
     from scipy.special import ndtri  # who draws Laplace noise alone never loads SciPy
 
-    bits = _mantissas(uniforms.words)
-    bits -= (uniforms.steps.astype(np.uint64) + np.uint64(1)) << _EXPONENT  # m·2^−(G+1), that is U/2
-    magnitudes = bits.view(np.float64)
+    magnitudes = uniforms.numbers(1)
     ndtri(magnitudes, out=magnitudes)
     magnitudes *= -c
     return np.rint(magnitudes, out=magnitudes)
+
+
+def gaussian_numbers(uniforms: Uniforms, scale: Array) -> Array:
+    """N(0, scale²) before any rounding: bins of every width g lie as right as those above, wherever they begin."""
+    from scipy.special import ndtri
+
+    magnitudes = uniforms.numbers(1)
+    ndtri(magnitudes, out=magnitudes)
+    np.negative(magnitudes, out=magnitudes)
+    return uniforms.signed(magnitudes, scale)
+
+
+def laplace_numbers(uniforms: Uniforms) -> Array:
+    """Lap(1) as doubles, for those who add up many of them before rounding."""
+    rest = _mantissas(uniforms.words).view(np.float64)
+    np.log(rest, out=rest)
+    magnitudes = uniforms.steps.astype(np.float64)
+    magnitudes *= _LN2
+    magnitudes -= rest
+    return uniforms.signed(magnitudes, np.ones(1))
 
 
 @dataclass(frozen=True)
@@ -163,8 +187,17 @@ def _continue(steps: Steps, where: NDArray[np.intp], parts: Sequence[Part]) -> N
     for n, part in zip(where.tolist(), np.searchsorted(ends, where, side="right").tolist(), strict=True):
         stream, k, start, count = parts[part]
         variate = start + n - (int(ends[part]) - count)
-        word = int.from_bytes(stream.bytes(k, _THIRD + _WORD * variate, _WORD), "little")
-        steps[n] += (word & -word).bit_length() if word else 64
+        steps[n] += lowest_one(further(stream, k, variate))
+
+
+def further(stream: Keystream, k: int, variate: int) -> int:
+    """64 further bits of a variate whose first ones were too few."""
+    return int.from_bytes(stream.bytes(k, _THIRD + _WORD * variate, _WORD), "little")
+
+
+def lowest_one(word: int) -> int:
+    """Its position among 64 bits, from 1 on; 64 if there is none."""
+    return (word & -word).bit_length() if word else 64
 
 
 def _mantissas(words: Words) -> Words:

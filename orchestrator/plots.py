@@ -14,7 +14,7 @@ from dpp2.arrays import Array
 from dpp2.drawing import draw_convergence, positive
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
-from dpp2.privacy.plans import Plans
+from dpp2.privacy.plans import AnyPlans
 from store.files import write_whole
 
 if TYPE_CHECKING:
@@ -61,16 +61,13 @@ def epsilon(account: Account, rounds: int, path: Path) -> None:
     _save(draw, path)
 
 
-def frontier(plans: Sequence[Plans], path: Path) -> None:
-    """The gap that a budget buys: the paper's algorithm and the damped one, with the spread of the runs."""
+def frontier(plans: Sequence[AnyPlans], path: Path) -> None:
+    """The gap that a budget buys, for every kind of plan, with the spread of the runs."""
     budgets = [one.budget for one in plans]
 
     def draw(axes: Axes) -> None:
-        kinds = (
-            ("τ = 0 (the paper)", [one.undamped for one in plans]),
-            ("τ > 0 (damped)", [one.damped for one in plans]),
-        )
-        for label, found in kinds:
+        for label in plans[0].kinds:
+            found = [one.kinds[label] for one in plans]
             spread = [plan.spread or (plan.gap, plan.gap) for plan in found]
             drawn = axes.loglog(budgets, [plan.gap for plan in found], "o-", label=label)[0]
             low, high = zip(*spread, strict=True)

@@ -70,6 +70,13 @@ def laplace(random_word: int) -> float:
     return magnitude if random_word & 1 else -magnitude
 
 
+def edge_laplace(random_word: int) -> float:
+    """Lap(1) of an edge: U = (1 + lower 52 bits)·2^−G, G from the next 11 bits (not all 0 here), sign on top."""
+    m, field = 1 + (random_word & (2**52 - 1)) / 2**52, (random_word >> 52) & 0x7FF
+    G = next(n for n in range(1, 12) if field >> (n - 1) & 1)
+    return (G * math.log(2) - math.log(m)) * (-1 if random_word >> 63 else 1)
+
+
 def uniform(random_word: int) -> float:
     """In the middle of one of 2^52 equal cells of (0, 1)."""
     return ((random_word >> 12) + 0.5) / 2**52

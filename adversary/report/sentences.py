@@ -142,7 +142,7 @@ def _proof(report: AuditReport) -> str:
     assert isinstance(played, GameResult)
     return (
         f"In {played.trials:,} games on the first {played.game.rounds} rounds (whose account is "
-        f"ε = {played.game.epsilon:.3g}) the optimal test proved ε ≥ {played.bound.value:.3g}, "
+        f"ε = {played.game.epsilon:.3g}) {played.game.test} proved ε ≥ {played.bound.value:.3g}, "
         f"at confidence {percent(played.bound.confidence)}. {_sharpness(played)}"
     )
 

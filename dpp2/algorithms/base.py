@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from dpp2.experiment import Experiment
     from dpp2.privacy import Dpp2Releases
     from dpp2.privacy.correlated import NoiseNetwork
+    from dpp2.privacy.plans import Planner
     from dpp2.theory import Condition
     from dpp2.topology import NetworkSection
     from dpp2.weights import Matrix
@@ -356,9 +357,15 @@ class AlgorithmSection(Section):
         """The releases for which a worst pair of objectives is known: those that the distinguishing game plays."""
         return Unsupported(f"the worst pair of objectives is known for dpp2 only, and {self.name} was run")
 
+    def planner(self) -> Planner:
+        """Who plans this algorithm's settings for a budget: unless it has another, whoever knows `planner_model`."""
+        from dpp2.privacy.plan import planner
+
+        return planner
+
     def planner_model(self, noise: NoiseSection) -> PlannerModel | Unsupported:
         """What the planner's model takes, or why it models no such run."""
-        return Unsupported(f"the planner models dpp2 only, and the algorithm is {self.name}")
+        return Unsupported(f"the planner has no model of {self.name}")
 
 
 def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:

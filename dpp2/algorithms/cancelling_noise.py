@@ -2,29 +2,48 @@
 
 Shared by the algorithms that release gradients under it, as the account assumes: gradient and noise rounded to one
 grid, the noise as one sum.
+
+*What a computer draws, beside what the account assumes* (`precision`; N agents, d coordinates, a grid of b bits):
+
+Gauss. Own noise has bins that are right up to a factor 1 ± η, wherever a bin begins (`dpp2.inversion`). So, given the
+noise of the edges, every rounded sum is as likely as with exact own noise, up to that factor for each of N·d numbers.
+Edge noise is within `edge_noise.WITHIN` of an exact variate. Given the edges, that is a shift of what own noise is
+added to, of norm ≤ WITHIN·√(d·Σ_i (Σ_j σ_ij/σ_i)²) in units of own noise: own noise hides it like any other shift, as a
+GDP of that μ, and z·μ bounds its loss but for 2^−80 (z = 10.5). Both worlds pay that once: 2·z·μ. An agent without own
+noise is hidden by edges alone; there the same is argued only.
+
+Laplace, whole. Own and edge noise are whole steps of the grid, and a shift runs along one path, in whole steps. Along
+it every variate costs ln((1 + η)/(1 − η)) in each coordinate: own noise with its η, an edge with s_e/s times that.
+
+Laplace in shares. A share is a double, and so is edge noise. Both are drawn with all their digits, as far as 2^−80, and
+an agent's sum is rounded once. That such sums fill the grid as real numbers would is argued and not proven; charged are
+bins that are right up to η for every holder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from pydantic import Field
 
 from dpp2 import grid as gridded
 from dpp2.algorithms.base import QUIET, AgentContext, Doubles, Draw, NoiseSection
-from dpp2.algorithms.noise import Scale, per_agent
+from dpp2.algorithms.noise import Scale, laplace, per_agent
 from dpp2.arrays import Array
-from dpp2.edge_keys import EdgeNoise, EdgeSecret, standard_gaussian
+from dpp2.edge_keys import EdgeSecret
+from dpp2.edge_noise import WITHIN, EdgeNoise
 from dpp2.errors import BadInput
-from dpp2.keys import Keystream, Noise, Words, _runs, derive, standard_laplace
+from dpp2.inversion import Law, Uniforms, gaussian_numbers
+from dpp2.keys import Keystream, Noise, _runs, derive
 from dpp2.privacy.cancelling import mean_variance
 from dpp2.privacy.correlated import Kind, NoiseNetwork
 from dpp2.shares import standard_share
 from dpp2.topology import Graph
 
 _MOST = 2.0**52  # grid units of a gradient's coordinate: with any noise it stays below 2⁵³
-
+_FARTHEST = 10.5  # σ: Gaussian noise lies beyond with a probability below 2^−80
 
 LARGEST_RATIO = 1e5  # of two scales of noise: the account inverts a matrix of their squares in float64
 
@@ -109,48 +128,69 @@ class CancellingNoise(NoiseSection):
         """Of a coordinate of the agents' mean noise: public."""
         return mean_variance(self.law, self.own_scales(agents), self.shares)
 
+    def precision(self, graph: Graph, dimension: int) -> float:
+        """What the finite words of all noise add to the ε of a gradient round: derived above."""
+        own, edge = self.own_scales(graph.agents), self.edge_scales(len(graph.edges))
+        law, holders = Law(self.law, self.grid), np.flatnonzero(own)
+        if not self.grid or not len(holders):
+            return 0.0
+        if self.law == "laplace":
+            path = np.sort(edge / own[holders].min())[::-1][: graph.agents - 1]
+            return dimension * (len(holders) if self.shares > 1 else 1 + float(path.sum())) * law.extra_epsilon
+        at = np.bincount(graph.edges.ravel(), weights=np.repeat(edge, 2), minlength=graph.agents)
+        shift = WITHIN * math.sqrt(dimension) * float(np.linalg.norm(at[holders] / own[holders]))
+        return len(holders) * dimension * law.extra_epsilon + 2 * _FARTHEST * shift
+
     def streams(self, context: AgentContext) -> dict[str, Draw]:
         """By gradient round, before rounding."""
         scales = self.edge_scales(context.edge_count)
         secrets = [EdgeSecret(edge.ends, edge.key, float(scales[edge.number])) for edge in context.edges]
-        edge = EdgeNoise(self.law, secrets, context.owned, context.objective.dimension)
-        return {"own": Doubles(self._own(context)), "edge": Doubles(edge) if scales.any() else QUIET}
+        edge = self.of_edges(secrets, context.owned, context.objective.dimension)
+        return {"own": self._own(context), "edge": Doubles(edge) if scales.any() else QUIET}
 
-    def _own(self, context: AgentContext) -> Callable[[int], Noise]:
-        column = self.own_scales(context.agents)[np.asarray(context.owned)][:, None]
-        if not column.any():
+    def of_edges(self, secrets: Sequence[EdgeSecret], owned: Sequence[int], dimension: int) -> EdgeNoise:
+        """On the grid where all noise is in whole steps of it."""
+        return EdgeNoise(self.law, secrets, owned, dimension, self.g if self.shares == 1 else 0.0)
+
+    def _own(self, context: AgentContext) -> Draw:
+        scales = self.own_scales(context.agents)
+        if not scales[np.asarray(context.owned)].any():
             return QUIET
-        d = context.objective.dimension
-        width = 2 * ((d + 1) // 2) if self.law == "gaussian" else d if self.shares == 1 else 2 * d
-        words = _words(context, f"own {self.law}", width)
-        return lambda g: np.asarray(column * self._standard(words(g))[:, :d])
-
-    def _standard(self, words: Words) -> Array:
-        if self.law == "gaussian":
-            return standard_gaussian(words)
-        return standard_laplace(words) if self.shares == 1 else standard_share(words, self.shares)
+        if self.law == "laplace" and self.shares == 1:
+            return laplace("own", scales.tolist(), 1.0, self.grid, context)
+        return Doubles(_numbers(context, scales, self.law, self.shares))
 
 
 def released(grad: Array, noise: Mapping[str, Noise], g: float) -> Array:
     """[∇f] + [n], exact multiples of the grid g; as doubles add where g = 0.
 
     ∇f is cut off at 2⁵² grid units, so float64 carries every sum exactly: both are projections, which bring no two
-    values farther apart than rounding does.
+    values farther apart than rounding does. [own + edges] is computed as [edges] + [own + what this leaves over]: the
+    same number, and the small parts are added first, so that no digit of them is lost.
     """
-    total = np.zeros_like(grad) + noise["own"] + noise["edge"]
+    own, edge = np.zeros_like(grad) + noise["own"], np.zeros_like(grad) + noise["edge"]
     if not g:
-        return grad + total
-    return gridded.to_grid(np.clip(grad, -_MOST * g, _MOST * g), g) + gridded.to_grid(total, g)
+        return grad + (own + edge)
+    steps = gridded.to_grid(edge, g)
+    edge -= steps
+    own += edge
+    total = gridded.to_grid(np.clip(grad, -_MOST * g, _MOST * g), g)
+    total += gridded.to_grid(own, g)
+    total += steps
+    return total
 
 
-def _words(context: AgentContext, purpose: str, width: int) -> Callable[[int], Words]:
-    """`width` words of the keystream for each agent in `context.owned`."""
+def _numbers(context: AgentContext, scales: Array, law: Kind, quorum: int) -> Callable[[int], Noise]:
+    """Gaussian noise, or shares of Laplace noise, of the agents in `context.owned`: doubles with all their digits."""
+    d, column = context.objective.dimension, scales[np.asarray(context.owned)][:, None]
+    width = d if quorum == 1 else 2 * d
     slices = [
-        (Keystream(derive(key, "noise", purpose)), first * width, count * width)
+        (Keystream(derive(key, "noise", f"own {law}")), first * width, count * width)
         for key, first, count in _runs(context.keys.noise, context.owned)
     ]
 
-    def words(g: int) -> Words:
-        return np.concatenate([stream.words(g, start, count) for stream, start, count in slices]).reshape(-1, width)
+    def draw(g: int) -> Noise:
+        uniforms = Uniforms.of([(stream, g, start, count) for stream, start, count in slices]).reshape(-1, width)
+        return gaussian_numbers(uniforms, column) if quorum == 1 else column * standard_share(uniforms, quorum)
 
-    return words
+    return draw

@@ -23,7 +23,7 @@ from dpp2.topology import Graph
 if TYPE_CHECKING:
     from dpp2.experiment import Experiment
 
-_SLACKS = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1)  # of ε, for what the sampler adds: the first that does
+_SLACKS = (1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 0.1)  # of ε, for what tails take of δ_dp: the first that does
 _SHOWN = 3  # cuts
 
 
@@ -57,11 +57,15 @@ def own_scale(experiment: Experiment, noise: CancellingNoise, graph: Graph, grad
     fewest = min(records_of(experiment) or [0])  # who has fewest records is moved most by one
     release = GradientRelease(noise.law, adjacency_of(experiment, fewest), dimension)
     target, unit = epsilon_target(experiment), rounded_up(unit)
-    for slack in _SLACKS:
-        own = release.own_scale(unit, Budget(target * (1 - slack), delta), gradient_rounds, noise.grid or None)
+    precision = rounded_up(noise.updated(own=1.0).precision(graph, dimension))
+    for left in (target * (1 - slack) - gradient_rounds * precision for slack in _SLACKS):
+        if left <= 0:
+            break
+        own = release.own_scale(unit, Budget(left, delta), gradient_rounds, noise.grid or None)
         checked = CancellingReleases(
             noise=noise.law, dimension=dimension, adjacency=release.adjacency, own=own, exposure=unit,
-            bits=noise.grid, variates=noise.variates(graph), gradient_rounds=gradient_rounds, mixings=1, delta=delta,
+            bits=noise.grid, variates=noise.variates(graph), precision=precision, gradient_rounds=gradient_rounds,
+            mixings=1, delta=delta,
         )  # fmt: skip
         if checked.epsilon_of(gradient_rounds, delta) <= target:
             return own
@@ -114,7 +118,7 @@ def accounts(
     worst = worst_exposures(noise.network(graph).in_units(), privacy.colluders)
     if isinstance(worst, Unsupported):
         return [Unaccounted(reason=worst.reason)] * graph.agents
-    variates = noise.variates(graph)
+    variates, precision = noise.variates(graph), rounded_up(noise.precision(graph, dimension))
     return [
         kind(
             noise=noise.law,
@@ -124,6 +128,7 @@ def accounts(
             exposure=rounded_up(exposure),
             bits=noise.grid,
             variates=variates,
+            precision=precision,
             delta=privacy.delta,
             **schedule,
         )

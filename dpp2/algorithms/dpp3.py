@@ -41,6 +41,7 @@ from dpp2.weights import Spectrum
 
 if TYPE_CHECKING:
     from dpp2.experiment import Experiment
+    from dpp2.privacy.plans import Planner
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,11 @@ class Dpp3Section(AlgorithmSection):
         from dpp2.algorithms.dpp3_calibrate import calibrated
 
         return calibrated(experiment, budget, solve)
+
+    def planner(self) -> Planner:
+        from dpp2.algorithms.dpp3_plan import frontier
+
+        return frontier
 
     def gradient_schedule(self) -> GradientSchedule:
         steps = tuple(self.step_of(g) for g in range(self.G))

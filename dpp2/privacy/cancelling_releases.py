@@ -7,8 +7,8 @@ the messages. So ε as a function of the round is a staircase, and publishing x^
 *Gaussian*: exact Gaussian differential privacy; ε is that of (ε, δ_dp) at the δ_dp of the run. A round is charged by
 what it adds to ε(G) at this δ_dp. Over several runs both add up: (Σ ε, Σ δ_dp), which holds and is not tight.
 *Grid* (`dpp2.grid`, `privacy.grid`): values are rounded to g ≤ 2^−b of the own scale, which adds d·g or √d·g to the
-sensitivity; what the bins of a sampler miss is added as for all other noise on a grid. The account takes the noises as
-real numbers before their sum is rounded: they are doubles of 52 random bits each, and a sum of several fills the grid.
+sensitivity; what the finite words of samplers add is `precision`, which `algorithms.cancelling_noise` derives, and what
+they miss in the tail is charged as δ_dp.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from numpy.typing import NDArray
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.inversion import Law
+from dpp2.inversion import TAIL_BITS
 from dpp2.privacy import gdp
 from dpp2.privacy.colluders import Colluders, WorstCase, worst_case, worst_of
 from dpp2.privacy.correlated import Kind, NoiseNetwork, sensitivity
 from dpp2.privacy.dpp2_releases import MOST_ROUNDS
 from dpp2.privacy.epsilon_value import Unsupported
-from dpp2.privacy.grid import GridCost
 from dpp2.privacy.releases import AdjacentReleases, Columns, check_positive, is_whole
 
 # Of an exposure, rounded up: two machines must charge one ledger the same, to the last bit, and agents that are hidden
 # alike share one account. It costs less than a thousandth of ε.
 DIGITS = 4
-_WORD_BITS = 52  # of a uniform number that noise is made of
-_FARTHEST = math.sqrt(2 * _WORD_BITS * math.log(2))  # that Box and Muller make of it, in σ
+_FARTHEST = 10.28  # σ: 80 bits reach so far (`dpp2.inversion`)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +49,7 @@ class CancellingReleases(AdjacentReleases):
         "own": float,
         "exposure": float,
         "variates": int,
+        "precision": float,
         "gradient_rounds": int,
         "mixings": int,
         "delta": float,
@@ -63,6 +62,7 @@ class CancellingReleases(AdjacentReleases):
     own: float
     exposure: float
     variates: int  # of own and edge noise for one coordinate, in the whole graph
+    precision: float  # what finite words add to the ε of a gradient round
     gradient_rounds: int
     mixings: int
     delta: float  # δ_dp that ε is told at; Laplace noise spends none of it
@@ -89,18 +89,18 @@ class CancellingReleases(AdjacentReleases):
         return math.log2(self.delta) if self.noise == "gaussian" else self._log2_tail(self.released(rounds))
 
     def _log2_tail(self, gradient_rounds: int) -> float:
-        """Every variate ends where 52 bits do, and what lies within its shift of that end betrays the other world.
+        """Every variate ends where 80 bits do, and what lies within its shift of that end betrays the other world.
 
-        Laplace noise that must shift by t: (1 + e^t)·2^−52 (`privacy.grid`). Gaussian noise ends at F = √(2·52·ln 2) σ,
-        and its shifts are no larger than μ: Φ(μ − F), and 2^−52 for what the end itself cuts off.
+        Laplace noise that must shift by t: (1 + e^t)·2^−80 (`privacy.grid`). Gaussian noise ends at F = 10.28 σ, and
+        its shifts are no larger than μ: Φ(μ − F), and 2^−78 for what the end and `precision` leave out, in both worlds.
         """
         if not self.own:
             return 0.0
         count = self.dimension * self.variates * gradient_rounds
         if self.noise == "gaussian":
-            lost = 0.5 * math.erfc((_FARTHEST - min(self.cost(), _FARTHEST)) / math.sqrt(2)) + 2.0**-_WORD_BITS
+            lost = 0.5 * math.erfc((_FARTHEST - min(self.cost(), _FARTHEST)) / math.sqrt(2)) + 2.0 ** (2 - TAIL_BITS)
         else:
-            lost = (1 + math.exp(min(self.adjacency / self.own + self._rounding, 100.0))) * 2.0**-_WORD_BITS
+            lost = (1 + math.exp(min(self.adjacency / self.own + self._rounding, 100.0))) * 2.0**-TAIL_BITS
         return min(math.log2(count * lost), 0.0)
 
     def cost(self) -> float:
@@ -165,8 +165,8 @@ class CancellingReleases(AdjacentReleases):
         """g in units of the own scale."""
         return 2.0**-self.bits if self.bits else 0.0
 
-    def _bins(self, messages: int) -> float:
-        return GridCost(self.dimension, Law(self.noise, self.bits)).extra(messages)
+    def _bins(self, gradient_rounds: int) -> float:
+        return gradient_rounds * self.precision
 
 
 @dataclass(frozen=True, kw_only=True)

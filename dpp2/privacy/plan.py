@@ -19,7 +19,7 @@ extra (`accountant.publish_term`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,10 +27,12 @@ import numpy as np
 from dpp2.algorithms.declared import PlannerModel
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from dpp2.prepared import PreparedRun
+from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.calibrate import calibrate
 from dpp2.privacy.dpp2_releases import Dpp2Releases
 from dpp2.privacy.epsilon_value import Unsupported
-from dpp2.privacy.plans import Effort, Plan, Plans
+from dpp2.privacy.plans import LOOKED, SURROGATE, Effort, Plan, Plans, Progress, Steps, better
 from dpp2.privacy.response import MOST_AGENTS
 from dpp2.privacy.search import SearchPoint, Space
 from dpp2.privacy.trials import (
@@ -46,13 +48,21 @@ from dpp2.privacy.trials import (
 )
 from dpp2.simulation import Simulation
 
-Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
-
-LOOKED = "planned by looking at the data, so the choice itself is outside ε"
-SURROGATE = (
-    "planned on a public surrogate of the data, as large and as steep: the gap is the surrogate's, not the data's"
-)
 _OFF = 3.0  # a model that misses the measurement by this factor is worth a note
+
+
+def planner(
+    experiment: Experiment, budgets: Sequence[float], effort: Effort, progress: Progress | None = None
+) -> tuple[Plans, ...] | Unsupported:
+    """The planner that an algorithm has unless it declares another: `frontier` for δ and M of the account."""
+    prepared = PreparedRun.of(experiment)
+    account = prepared.account()
+    if account.unsupported_reason:
+        return account.unsupported_reason
+    smoothness = max(mechanism.smoothness for mechanism in account.distinct)
+    return frontier(
+        experiment, budgets, adjacency_of(prepared.experiment), smoothness, effort=effort, progress=progress
+    )
 
 
 def plan(
@@ -86,7 +96,7 @@ def frontier(
         if not (math.isfinite(budget) and budget > 0):
             raise BadInput("epsilon", budget, "a finite number > 0")
     effort = effort or Effort()
-    steps = _Steps(progress, 1 + 2 * len(budgets) * (1 + effort.runs))
+    steps = Steps(progress, 1 + 2 * len(budgets) * (1 + effort.runs))
     steps("solving without noise")
     planner = _prepare(experiment, adjacency, smoothness, effort, steps)
     if isinstance(planner, Unsupported):
@@ -101,22 +111,6 @@ def frontier(
     return tuple(points)
 
 
-class _Steps:
-    """Counts steps for a progress bar."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def __call__(self, note: str) -> None:
-        self.jump_to(self.done + 1, note, self.done)
-
-    def jump_to(self, done: int, note: str, shown: int | None = None) -> None:
-        """Where steps turned out not to be needed."""
-        self.done = done
-        if self.progress:
-            self.progress(done if shown is None else shown, self.total, note)
-
-
 @dataclass(frozen=True, eq=False)
 class _Planner:
     """One experiment, linearised: all that does not depend on the budget."""
@@ -126,14 +120,14 @@ class _Planner:
     effort: Effort
     common_gap: float
     notes: tuple[str, ...]
-    steps: _Steps
+    steps: Steps
 
     def best(self, budget: float, smaller: Plans | None) -> Plans:
         """The best of both kinds, or those of a smaller budget where they do no worse."""
         undamped = self._contest(budget, smaller.undamped if smaller else None, damped=False)
         damped = self._contest(budget, smaller.damped if smaller else None, damped=True)
         if smaller:
-            undamped, damped = _better(undamped, smaller.undamped), _better(damped, smaller.damped)
+            undamped, damped = better(undamped, smaller.undamped), better(damped, smaller.damped)
         found = Plans(budget, self.space.response.start_gap, self.common_gap, undamped, damped)
         return replace(found, notes=(*self.notes, *self._warnings(found)))
 
@@ -212,16 +206,8 @@ class _Planner:
         return warnings
 
 
-def _better(found: Plan, smaller: Plan) -> Plan:
-    """The plan of the smaller budget where it does no worse: it fits here too."""
-    if found.gap < smaller.gap:
-        return found
-    note = f"the plan that spends {smaller.epsilon:.6g} does no worse; the rest of the budget stays unspent"
-    return replace(smaller, notes=tuple(dict.fromkeys((*smaller.notes, note))))
-
-
 def _prepare(
-    experiment: Experiment, adjacency: float, smoothness: float, effort: Effort, steps: _Steps
+    experiment: Experiment, adjacency: float, smoothness: float, effort: Effort, steps: Steps
 ) -> _Planner | Unsupported:
     """Solve without noise and linearise there, or say why no plan can be made."""
     model = experiment.algorithm.planner_model(experiment.noise)

@@ -2,11 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from dpp2.errors import BadInput
 from dpp2.privacy.dpp2_releases import MOST_ROUNDS
+from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.search import NEIGHBOURS, SearchPoint
+
+if TYPE_CHECKING:
+    from dpp2.experiment import Experiment
+
+LOOKED = "planned by looking at the data, so the choice itself is outside ε"
+SURROGATE = (
+    "planned on a public surrogate of the data, as large and as steep: the gap is the surrogate's, not the data's"
+)
+Progress = Callable[[int, int, str], None]  # (steps done, steps in all at most, what comes next)
+Settings = Mapping[str, int | float]  # by the names that `--set` takes
+
+
+class AnyPlan(Protocol):
+    """What whoever prints plans may ask of one."""
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def gap(self) -> float: ...
+    @property
+    def spread(self) -> tuple[float, float] | None: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def summary(self) -> str: ...
+
+
+class AnyPlans(Protocol):
+    """The best plans for one budget."""
+
+    @property
+    def budget(self) -> float: ...
+    @property
+    def start_gap(self) -> float: ...
+    @property
+    def common_gap(self) -> float: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def chosen(self) -> AnyPlan: ...
+    @property
+    def kinds(self) -> Mapping[str, AnyPlan]: ...
+    def document(self) -> dict[str, object]: ...
+
+
+class Planner(Protocol):
+    """What an algorithm declares: the best plans for each budget, in ascending order, or why there are none."""
+
+    def __call__(
+        self, experiment: Experiment, budgets: Sequence[float], effort: Effort, progress: Progress | None
+    ) -> Sequence[AnyPlans] | Unsupported: ...
+
+
+class Steps:
+    """Counts steps for a progress bar."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def __call__(self, note: str) -> None:
+        self.jump_to(self.done + 1, note, self.done)
+
+    def jump_to(self, done: int, note: str, shown: int | None = None) -> None:
+        """Where steps turned out not to be needed."""
+        self.done = done
+        if self.progress:
+            self.progress(min(done if shown is None else shown, self.total), self.total, note)
 
 
 @dataclass(frozen=True)
@@ -63,6 +135,24 @@ class Plan:
         return self.model_gap if self.measured_gap is None else self.measured_gap
 
     @property
+    def settings(self) -> Settings:
+        return {
+            "run.rounds": self.rounds,
+            "noise.decay": self.decay,
+            "noise.u_e": self.u_e,
+            "noise.u_w": self.u_w,
+            "algorithm.damping": self.damping,
+            "algorithm.alpha": self.alpha,
+            "algorithm.beta": self.beta,
+            "algorithm.rho": self.rho,
+        }
+
+    @property
+    def summary(self) -> str:
+        damped = f", τ = {self.damping:.3g}" if self.damping else ""
+        return f"K = {self.rounds}, r = {self.decay:.4g}, u_e = {self.u_e:.3g}{damped}"
+
+    @property
     def point(self) -> SearchPoint:
         """As the search has it."""
         ratio = self.u_e / self.u_w
@@ -88,3 +178,65 @@ class Plans:
     def worthwhile(self) -> bool:
         """Whether the choice beats doing nothing."""
         return self.chosen.gap < self.start_gap
+
+    @property
+    def kinds(self) -> Mapping[str, Plan]:
+        return {"τ = 0 (the paper)": self.undamped, "τ > 0 (damped)": self.damped}
+
+    def document(self) -> dict[str, object]:
+        both = {"undamped": asdict(self.undamped), "damped": asdict(self.damped)}
+        return {**_head(self), **asdict(self.chosen), **both}
+
+
+@dataclass(frozen=True)
+class SettingsPlan:
+    """The same where what is planned are an algorithm's own settings, by their names."""
+
+    epsilon: float
+    settings: Settings
+    summary: str
+    model_gap: float
+    measured_gap: float | None
+    spread: tuple[float, float] | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        return self.model_gap if self.measured_gap is None else self.measured_gap
+
+
+@dataclass(frozen=True)
+class SettingsPlans:
+    """The best one for one budget."""
+
+    budget: float
+    start_gap: float
+    common_gap: float
+    chosen: SettingsPlan
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worthwhile(self) -> bool:
+        return self.chosen.gap < self.start_gap
+
+    @property
+    def kinds(self) -> Mapping[str, SettingsPlan]:
+        return {"mean of runs": self.chosen}
+
+    def document(self) -> dict[str, object]:
+        return {**_head(self), **asdict(self.chosen)}
+
+
+def _head(plans: Plans | SettingsPlans) -> dict[str, object]:
+    return {"budget": plans.budget, "start_gap": plans.start_gap, "worthwhile": plans.worthwhile}
+
+
+OnePlan = TypeVar("OnePlan", Plan, SettingsPlan)
+
+
+def better(found: OnePlan, smaller: OnePlan) -> OnePlan:
+    """The plan of a smaller budget where it does no worse: it fits here too."""
+    if found.gap < smaller.gap:
+        return found
+    note = f"the plan that spends {smaller.epsilon:.6g} does no worse; the rest of the budget stays unspent"
+    return replace(smaller, notes=tuple(dict.fromkeys((*smaller.notes, note))))

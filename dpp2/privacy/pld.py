@@ -122,6 +122,14 @@ def profile(mechanism: Releases, rounds: int, *, published: bool = False) -> Pri
     return PrivacyProfile(pure.value, sizes.size, grid, added, rounding, _composed(groups, grid), factor, tail)
 
 
+def laplace_profile(size: float, count: int) -> PrivacyProfile:
+    """Of so many Laplace mechanisms on the line, shifted by `size` in units of their scale: exact but for rounding."""
+    pure = size * count
+    step = pure / min(max(_STEPS_PER_RELEASE * count, _FEWEST_STEPS), _MOST_STEPS)
+    rounding = _ROUNDING + _ROUNDING_PER_RELEASE * count
+    return PrivacyProfile(pure, count, step, 0.0, rounding, _composed([(size, count)], step))
+
+
 def release_sizes(mechanism: Releases, rounds: int, *, published: bool = False) -> Array:
     """The L1 sensitivity of every release in units of its noise scale, largest first, without the zeros."""
     parts = mechanism.log_releases(rounds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +11,8 @@ import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment
-from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
-from dpp2.privacy.account import adjacency_of
-from dpp2.privacy.plan import frontier
-from dpp2.privacy.plans import Effort, Plan, Plans
+from dpp2.privacy.plans import AnyPlan, AnyPlans, Effort
 from orchestrator import plots
 from orchestrator.cli.app import Json, Overrides, drawable_later, load_experiment
 from orchestrator.cli.privacy import privacy
@@ -27,9 +23,9 @@ _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the 
 Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε of every agent.")]
 File = Annotated[Path | None, typer.Argument(help="Experiment file; without one, the paper's experiment.")]
 Out = Annotated[Path, typer.Option(metavar="PNG", help="Where the frontier is drawn.")]
-MostRounds = Annotated[int | None, typer.Option(help="Plan at most this many rounds [run.rounds].")]
-KeepRatio = Annotated[bool, typer.Option("--keep-ratio", help="Keep the experiment's u_e/u_w.")]
-KeepSteps = Annotated[bool, typer.Option("--keep-steps", help="Keep the experiment's α, β and ρ.")]
+MostRounds = Annotated[int | None, typer.Option(help="Plan at most this many rounds [dpp2: run.rounds].")]
+KeepRatio = Annotated[bool, typer.Option("--keep-ratio", help="Keep the experiment's u_e/u_w, or noise.ratio.")]
+KeepSteps = Annotated[bool, typer.Option("--keep-steps", help="Keep the experiment's steps.")]
 OnData = Annotated[
     bool, typer.Option("--on-data", help="Plan on the data themselves, not on a public surrogate: outside ε.")
 ]
@@ -49,14 +45,17 @@ def plan(
     trials: Trials = 3,
     json: Json = False,
 ) -> None:
-    """Choose rounds, noise, steps and damping for the smallest expected gap within a budget.
+    """Choose an algorithm's settings for the smallest expected gap within a budget.
 
-    Prints the frontier gap against ε around the budget, for the paper's algorithm and the damped one side by side. It
-    plans on public data of the same size and with the same bounds, unless it is told to look at the data.
+    For dpp2 rounds, noise, steps and damping; for dpp3 gradient rounds, mixings, step, slowdown, ratio and scale.
+    Prints the frontier gap against ε around the budget. It plans on public data of the same size and with the same
+    bounds, unless it is told to look at the data.
 
     Examples:
 
         dpp2 privacy plan --epsilon 1000
+
+        dpp2 privacy plan --epsilon 1 --set algorithm.name=dpp3
 
         dpp2 privacy plan --epsilon 100 experiments/breast-cancer.toml --set privacy.smoothness=50 --on-data
     """
@@ -70,8 +69,8 @@ def plan(
     plots.frontier(plans, out)
     if json:
         planned_on = "data" if on_data else "surrogate"
-        frontier_documents = [_document(one) for one in plans]
-        print_json({**_document(chosen), "planned_on": planned_on, "frontier": frontier_documents, "png": str(out)})
+        frontier_documents = [one.document() for one in plans]
+        print_json({**chosen.document(), "planned_on": planned_on, "frontier": frontier_documents, "png": str(out)})
         return
     _print_frontier(plans)
     _print_choice(chosen.chosen, file, overrides or [])
@@ -79,77 +78,39 @@ def plan(
     print_notes((*chosen.chosen.notes, *chosen.notes))
 
 
-def _planned(experiment: Experiment, budget: float, effort: Effort, name: str) -> tuple[Plans, ...]:
+def _planned(experiment: Experiment, budget: float, effort: Effort, name: str) -> Sequence[AnyPlans]:
     """The frontier around the budget; `name` is what a refusal calls the experiment."""
-    adjacency, smoothness = _assumed(experiment)
     if not 0 < budget < 1e300:
         raise BadInput("--epsilon", budget, "a finite number > 0")
     with progress_bar("planning") as show:
         budgets = [factor * budget for factor in _AROUND]
-        plans = frontier(experiment, budgets, adjacency, smoothness, effort=effort, progress=show)
+        plans = experiment.algorithm.planner()(experiment, budgets, effort, show)
     if isinstance(plans, Unsupported):
         raise BadInput("FILE", name, f"an experiment that can be planned ({plans.reason})")
     return plans
 
 
-def _assumed(experiment: Experiment) -> tuple[float, float]:
-    """δ and M as the account of the experiment has them."""
-    prepared = PreparedRun.of(experiment)
-    account = prepared.account()
-    if account.unsupported_reason:
-        accepted = f"one with an account ({account.unsupported_reason.reason})"
-        raise BadInput("algorithm.name", experiment.algorithm.name, accepted)
-    return adjacency_of(prepared.experiment), max(mechanism.smoothness for mechanism in account.distinct)
-
-
-def _document(plans: Plans) -> dict[str, object]:
-    return {
-        "budget": plans.budget,
-        "start_gap": plans.start_gap,
-        "worthwhile": plans.worthwhile,
-        **asdict(plans.chosen),
-        "undamped": asdict(plans.undamped),
-        "damped": asdict(plans.damped),
-    }
-
-
-def _print_frontier(plans: tuple[Plans, ...]) -> None:
-    table = Table("ε", "gap, τ = 0 (paper)", "K, r, u_e", "gap, τ > 0 (damped)", "K, r, u_e, τ")
+def _print_frontier(plans: Sequence[AnyPlans]) -> None:
+    heads = [head for kind in plans[0].kinds for head in (f"gap, {kind}", "settings")]
+    table = Table("ε", *heads)
     for one in plans:
-        paper, damped = one.undamped, one.damped
-        table.add_row(
-            f"{one.budget:g}",
-            _gap(paper),
-            f"{paper.rounds}, {paper.decay:.4g}, {paper.u_e:.3g}",
-            _gap(damped),
-            f"{damped.rounds}, {damped.decay:.4g}, {damped.u_e:.3g}, {damped.damping:.3g}",
-        )
+        table.add_row(f"{one.budget:g}", *(cell for plan in one.kinds.values() for cell in (_gap(plan), plan.summary)))
     console.print(table)
 
 
-def _gap(plan: Plan) -> str:
+def _gap(plan: AnyPlan) -> str:
     spread = f" ({plan.spread[0]:.2g} to {plan.spread[1]:.2g})" if plan.spread else " (model)"
     return f"{plan.gap:.3g}{spread}"
 
 
-def _print_choice(plan: Plan, file: Path | None, overrides: Sequence[str]) -> None:
+def _print_choice(plan: AnyPlan, file: Path | None, overrides: Sequence[str]) -> None:
     console.print(command(plan, file, overrides))
     console.print(f"spends ε = {plan.epsilon:.6g} and leaves a gap of about {plan.gap:.3g}")
 
 
-def command(plan: Plan, file: Path | None, overrides: Sequence[str]) -> str:
+def command(plan: AnyPlan, file: Path | None, overrides: Sequence[str]) -> str:
     """What runs the plan: on the experiment that was planned, with what was overridden in it."""
-    chosen = {
-        "run.rounds": plan.rounds,
-        "noise.decay": plan.decay,
-        "noise.u_e": plan.u_e,
-        "noise.u_w": plan.u_w,
-        "algorithm.damping": plan.damping,
-        "algorithm.alpha": plan.alpha,
-        "algorithm.beta": plan.beta,
-        "algorithm.rho": plan.rho,
-    }
-    kept = [one for one in overrides if one.partition("=")[0].strip() not in chosen]
-    sets = [*kept, *(f"{name}={value!r}" for name, value in chosen.items())]
+    kept = [one for one in overrides if one.partition("=")[0].strip() not in plan.settings]
+    sets = [*kept, *(f"{name}={value!r}" for name, value in plan.settings.items())]
     words = ["dpp2", "run", *([str(file)] if file else []), *(word for one in sets for word in ("--set", one))]
     return shlex.join(words)

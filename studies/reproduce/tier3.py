@@ -1,68 +1,36 @@
-"""`dpp2 reproduce tier3`: DPP³ beside a trusted curator, local noise and staying at the start, on fresh seeds."""
+"""`dpp2 reproduce tier3`: DPP³ beside a trusted curator, local noise and staying at the start, on fresh seeds.
+
+DPP³, local noise and the curator have settings of their own, from one search on other seeds (`tier3_search`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dpp2 import Experiment, Result, run
+from dpp2 import Result, run
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon
 from store.files import json_text, write_text
-from studies.parallel import fan_out
-from studies.reproduce.curator import curated
+from studies.parallel import gather, opened
 from studies.reproduce.study import Claim, Files, Order, Study
+from studies.reproduce.tier3_search import LOCAL, Choice, Chosen, Effort, scores, search, trusted_with
+from studies.reproduce.tier3_settings import COLLUDERS, DELTA, SETTINGS, Setting
 from studies.tables import TextTable
 
 FIRST_SEED = 9101  # of seeds that nothing was tuned on
-DELTA, COLLUDERS = 1e-5, 1
+QUICK = Effort(tried=4, again=1, seeds=2)
 AS_GOOD = 1.3  # times the curator's gap
 WANTED_ACCURACY = 0.94
-DATA: Mapping[str, Mapping[str, object]] = {
-    "paper": {},
-    "planted": {"problem.labels": "planted"},
-    "breast-cancer": {
-        "problem.name": "classification",
-        "problem.data": "breast-cancer",
-        "network.topology": "ring",
-        "network.agents": 10,
-        "privacy.adjacency": "record",
-        "privacy.clip": 1.0,
-    },
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a row is about."""
-
-    data: str
-    epsilon: float
-    noise: str
-
-    def experiment(self, seed: int, **more: object) -> Experiment:
-        common = {"algorithm.name": "dpp3", "run.seed": seed, "noise.kind": self.noise, "privacy.budget": self.epsilon}
-        account = {"privacy.delta": DELTA, "privacy.colluders": COLLUDERS}
-        return Experiment.load(overrides={**common, **account, **DATA[self.data], **more})
-
-
-SETTINGS = (
-    *(
-        Setting(data, eps, noise)
-        for data in ("paper", "planted")
-        for noise in ("gaussian", "laplace")
-        for eps in (1, 10)
-    ),
-    Setting("breast-cancer", 1, "gaussian"),
-)
 
 
 @dataclass(frozen=True)
 class Tier3Job:
     setting: Setting
+    chosen: Chosen
     seed: int
 
 
@@ -82,10 +50,12 @@ class Measured:
 
 
 def measured(job: Tier3Job) -> Measured:
-    ours = run(job.setting.experiment(job.seed))
-    local = run(job.setting.experiment(job.seed, **{"noise.ratio": 0.0}))
-    assert ours.truth is not None
-    trusted = curated(ours.experiment, np.array(ours.truth.own), job.setting.epsilon)
+    def result(choice: Choice, **more: object) -> Result:
+        return run(job.setting.experiment(job.seed, **choice.overrides, **more))
+
+    chosen = job.chosen
+    ours, local = result(chosen.ours), result(chosen.local, **LOCAL)
+    trusted = trusted_with(ours if chosen.curator == chosen.ours else result(chosen.curator), job.setting.epsilon)
     report = ours.experiment.problem.report(trusted.x)
     return Measured(
         gap=_last_gap(ours),
@@ -114,6 +84,7 @@ class Row:
     """All seeds of a setting."""
 
     setting: Setting
+    chosen: Chosen
     seeds: tuple[Measured, ...]
 
     def of(self, name: str) -> Array:
@@ -144,6 +115,7 @@ class Row:
             **errors,
             **{name: _number(self.mean(name)) for name in more},
             "spent": float(self.of("spent").max()),
+            "settings": asdict(self.chosen),
             "seeds": [{name: _number(value) for name, value in asdict(one).items()} for one in self.seeds],
         }
 
@@ -158,11 +130,15 @@ class Tier3(Study[Sequence[Row]]):
     rounds = 1  # not asked for: the graph and the method decide
 
     def run(self, order: Order) -> list[Row]:
-        numbers = range(FIRST_SEED, FIRST_SEED + order.seeds)
-        jobs = [Tier3Job(setting, seed) for setting in SETTINGS for seed in numbers]
-        found = fan_out(measured, jobs, executor=order.executor, finished=order.counted())
+        effort = Effort() if order.seeds > self.quick_seeds else QUICK
+        with opened(order.executor) as pool:
+            winners = search(SETTINGS, effort, lambda jobs: gather(pool, scores, jobs, order.counted("searching")))
+            rows = list(zip(SETTINGS, winners, strict=True))
+            numbers = range(FIRST_SEED, FIRST_SEED + order.seeds)
+            jobs = [Tier3Job(setting, chosen, seed) for setting, chosen in rows for seed in numbers]
+            found = gather(pool, measured, jobs, order.counted())
         each = order.seeds
-        return [Row(setting, tuple(found[n * each : (n + 1) * each])) for n, setting in enumerate(SETTINGS)]
+        return [Row(*row, tuple(found[n * each : (n + 1) * each])) for n, row in enumerate(rows)]
 
     def judge(self, made: Sequence[Row]) -> list[Claim]:
         gaps = [row for row in made if not row.has_accuracy]

@@ -18,7 +18,8 @@ from dpp2.algorithms.base import EdgeKey
 from dpp2.algorithms.declared import Heard
 from dpp2.algorithms.dpp3 import Dpp3Section
 from dpp2.arrays import Array
-from dpp2.edge_keys import EdgeNoise, EdgeSecret
+from dpp2.edge_keys import EdgeSecret
+from dpp2.edge_noise import EdgeNoise
 from dpp2.prepared import NOBODY, PreparedRun
 from dpp2.privacy.correlated import NoiseNetwork, exposures
 

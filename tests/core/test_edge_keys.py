@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import networkx as nx
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpp2.arrays import Array
-from dpp2.edge_keys import EdgeIdentity, EdgeNoise, EdgeSecret, Hello, Kind, standard_gaussian
+from dpp2.edge_keys import EdgeIdentity, EdgeSecret, Hello
+from dpp2.edge_noise import EdgeNoise, Kind, box_muller, radii_of, radius_at_an_end
 from dpp2.errors import BadInput
-from dpp2.keys import Keystream, derive, fresh_key
+from dpp2.keys import Keystream, Words, derive, fresh_key, uniform
 from tests import dumb
 
 # Published: they pin labels, order and byte use. With a change there, runs cannot be resumed, and old nodes disagree
@@ -75,28 +77,39 @@ def test_first_words_are_the_published_vector() -> None:
     assert [f"{dumb.word(stream, 0, position):016x}" for position in range(4)] == WORDS
 
 
+def drawn_by(kind: Kind, g: float = 0.0) -> Array:
+    """The lower agent's noise of gradient rounds 0 and 1, in three dimensions; the upper one has its opposite."""
+    noise = EdgeNoise(kind, [EdgeSecret((3, 8), bytes.fromhex(RUN_KEY), 1.0)], [3, 8], 3, g)
+    np.testing.assert_array_equal(noise(1)[1], -noise(1)[0])
+    return np.array([noise(0)[0], noise(1)[0]])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_first_variates_are_the_published_vector(kind: Kind) -> None:
-    noise = EdgeNoise(kind, [EdgeSecret((3, 8), bytes.fromhex(RUN_KEY), 1.0)], [3, 8], 3)
-    drawn = np.array([noise(0)[0], noise(1)[0]])
-    np.testing.assert_allclose(drawn, VARIATES[kind], rtol=1e-14)
-    np.testing.assert_array_equal(noise(1)[1], -drawn[1])
+    np.testing.assert_allclose(drawn_by(kind), VARIATES[kind], rtol=1e-14)
 
 
 def test_laplace_variates_are_the_words_one_by_one() -> None:
     stream = dumb.hkdf(bytes.fromhex(RUN_KEY), b"noise")
-    written_out = [[dumb.laplace(dumb.word(stream, 0, 3 * k + t)) for t in range(3)] for k in range(2)]
+    written_out = [[dumb.edge_laplace(dumb.word(stream, 0, 3 * k + t)) for t in range(3)] for k in range(2)]
     np.testing.assert_allclose(written_out, VARIATES["laplace"], rtol=1e-14)
 
 
+def test_on_a_grid_they_are_whole_steps_of_it() -> None:
+    """2^−10; the scale that is drawn is up to 0.15 % larger."""
+    on_grid = drawn_by("laplace", 2.0**-10)
+    np.testing.assert_array_equal(on_grid, VARIATES["laplace, grid 2^-10"])
+    np.testing.assert_array_equal(on_grid * 2**10, np.rint(on_grid * 2**10))
+    np.testing.assert_allclose(on_grid, VARIATES["laplace"], rtol=2e-3, atol=2.0**-10)
+
+
 def test_gaussian_variates_are_box_and_muller_written_out() -> None:
-    """d = 3 takes four words: two radii, then two angles; the cosines come first."""
+    """d = 3 takes four words: radius and angle, twice."""
     stream = dumb.hkdf(bytes.fromhex(RUN_KEY), b"noise")
     for k, expected in enumerate(VARIATES["gaussian"]):
         u = [dumb.uniform(dumb.word(stream, 0, 4 * k + t)) for t in range(4)]
-        radii, angles = [math.sqrt(-2 * math.log(r)) for r in u[:2]], [2 * math.pi * a for a in u[2:]]
-        pairs = list(zip(radii, angles, strict=True))
-        both = [r * math.cos(a) for r, a in pairs] + [r * math.sin(a) for r, a in pairs]
+        pairs = [(math.sqrt(-2 * math.log(r)), 2 * math.pi * a) for r, a in (u[:2], u[2:])]
+        both = [r * turn(a) for r, a in pairs for turn in (math.cos, math.sin)]
         np.testing.assert_allclose(both[:3], expected, rtol=1e-12)
 
 
@@ -235,19 +248,46 @@ def test_variates_follow_their_law(kind: Kind, law: stats.rv_continuous) -> None
     assert abs(stats.pearsonr(halves[:, 0].ravel() ** 2, halves[:, 1].ravel() ** 2).statistic) < 0.03
 
 
-@pytest.mark.parametrize("width", [2, 4, 10])
-def test_gaussian_variates_of_a_row_are_the_same_alone_and_among_others(width: int) -> None:
-    """Halves of one row lie in one piece, where those of several do not."""
-    words = Keystream(BOB).words(0, 0, 50 * width).reshape(50, width)
-    together = standard_gaussian(words)
-    for row, number in zip(words, range(50), strict=True):
-        assert standard_gaussian(row[None]).tobytes() == together[number].tobytes()
-        assert standard_gaussian(row).tobytes() == together[number].tobytes()
-    again = Keystream(BOB).words(0, 0, 50 * width).reshape(50, width)
-    np.testing.assert_array_equal(words, again)
+@pytest.mark.parametrize("pairs", [1, 2, 5])
+def test_gaussian_variates_of_an_edge_are_the_same_alone_and_among_others(pairs: int) -> None:
+    words = Keystream(BOB).words(0, 0, 100 * pairs)
+    together = gaussian(words)
+    for start in range(0, 100 * pairs, 2 * pairs):
+        assert gaussian(words[start : start + 2 * pairs]).tobytes() == together[start : start + 2 * pairs].tobytes()
 
 
-def test_gaussian_variates_of_the_extreme_words_are_finite() -> None:
-    extreme = np.array([0, 2**64 - 1, 0, 2**64 - 1], dtype=np.uint64)
-    assert np.isfinite(standard_gaussian(extreme)).all()
-    assert np.abs(standard_gaussian(extreme)).max() == pytest.approx(math.sqrt(2 * 53 * math.log(2)), rel=1e-12)
+def gaussian(words: Words) -> Array:
+    out = np.empty(len(words))
+    box_muller(radii_of(words[::2].copy()), uniform(words[1::2].copy()), out)
+    return out
+
+
+@pytest.mark.parametrize("word", [0, 1 << 20, (1 << 48) - 1, 2**64 - (1 << 48), 2**64 - 1])
+def test_a_radius_at_an_end_lies_in_the_cell_of_its_word(word: int) -> None:
+    """And is as fine as 64 further bits make it: beyond 2^−52 on one side, near 0 on the other."""
+    exact = [_radius(word, extra) for extra in (0, 2**63, 2**64 - 1)]
+    found = [radius_at_an_end(word, extra) for extra in (0, 2**63, 2**64 - 1)]
+    np.testing.assert_allclose(found, exact, rtol=1e-15)
+    assert found[0] > found[2]
+    if 0 < word < 2**64 - 1:
+        middle = float(radii_of(np.array([word], dtype=np.uint64))[0])
+        assert found[2] * (1 - 1e-12) <= middle <= found[0] * (1 + 1e-12)
+
+
+def _radius(word: int, extra: int) -> float:
+    """With 60 digits."""
+    with localcontext(prec=60):
+        u = (Decimal(((word >> 12) << 64) + extra) + Decimal("0.5")) / Decimal(2**116)
+        return float((-2 * u.ln()).sqrt())
+
+
+def test_radii_near_both_ends_are_drawn_from_further_bits() -> None:
+    """2e6 radii: about sixty of them. The smallest is not on the coarse lattice that u alone has near 1."""
+    d = 20_000
+    noise = EdgeNoise("gaussian", [EdgeSecret((0, 1), derive(BOB, "ends"), 1.0)], [0], d)
+    drawn = np.concatenate([noise(k)[0] for k in range(200)])
+    squares = (drawn[::2] ** 2 + drawn[1::2] ** 2) / 2  # Exp(1)
+    near, far = (squares < 2.0**-16).sum(), (squares > 16 * math.log(2)).sum()
+    assert 10 < near < 60
+    assert 10 < far < 60
+    assert stats.kstest(np.exp(-squares), "uniform").pvalue > 1e-3

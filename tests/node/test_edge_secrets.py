@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
-from dpp2.edge_keys import WITHOUT_TLS, EdgeNoise, EdgeSecret, Hello
+from dpp2.edge_keys import WITHOUT_TLS, EdgeSecret, Hello
+from dpp2.edge_noise import EdgeNoise
 from dpp2.keys import derive
 from node.hellos import hellos_of
 from node.peers import EXCHANGE

@@ -12,7 +12,8 @@ from scipy import stats
 
 from dpp2 import Experiment
 from dpp2.errors import BadInput
-from dpp2.keys import keystream
+from dpp2.inversion import Uniforms
+from dpp2.keys import Keystream
 from dpp2.privacy import gdp
 from dpp2.privacy.cancelling import Budget, GradientRelease, grid_of, mean_variance
 from dpp2.privacy.cancelling_releases import CancellingReleases
@@ -114,30 +115,30 @@ def test_refuses_to_calibrate_for_an_agent_that_nothing_hides(exposure: float) -
 
 @pytest.mark.parametrize("quorum", [1, 2, 7, 49])
 def test_any_quorum_of_shares_is_laplace(quorum: int) -> None:
-    words = keystream(bytes(range(32)), 3, 0, quorum * 2 * 2000).reshape(quorum, 2 * 2000)
-    shares = standard_share(words, quorum)
+    uniforms = Uniforms.of([(Keystream(bytes(range(32))), 3, 0, quorum * 2 * 2000)])
+    shares = standard_share(uniforms.reshape(quorum, 2 * 2000), quorum)
     assert shares.shape == (quorum, 2000)
     assert stats.kstest(shares.sum(axis=0), stats.laplace.cdf).pvalue > 1e-3
     assert shares.var() == pytest.approx(2 / quorum, rel=0.2)
 
 
-def test_shares_of_the_extreme_words_are_finite() -> None:
-    words = np.array([0, 2**64 - 1, 2**64 - 1, 0], dtype=np.uint64)
+def test_shares_of_the_extreme_numbers_are_finite() -> None:
+    words, steps = np.array([0, 2**64 - 1, 2**64 - 1, 0], dtype=np.uint64), np.array([80, 1, 1, 80], dtype=np.uint8)
     for quorum in (1, 49, 10**5):
-        drawn = standard_share(words, quorum)
+        drawn = standard_share(Uniforms(words, steps), quorum)
         assert np.isfinite(drawn).all()
         np.testing.assert_array_equal(drawn[0], -drawn[1])
-    assert standard_share(words, 1)[0] == pytest.approx(53 * math.log(2), rel=1e-12)
+    assert standard_share(Uniforms(words, steps), 1)[0] == pytest.approx(80 * math.log(2), rel=1e-12)
 
 
 def test_a_share_does_not_depend_on_its_neighbours() -> None:
-    words = keystream(bytes(32), 0, 0, 400).reshape(20, 20)
-    together = standard_share(words, 49)
-    for row, drawn in zip(words, together, strict=True):
-        assert standard_share(row, 49).tobytes() == drawn.tobytes()
+    uniforms = Uniforms.of([(Keystream(bytes(32)), 0, 0, 400)]).reshape(20, 20)
+    together = standard_share(uniforms, 49)
+    for words, steps, drawn in zip(uniforms.words, uniforms.steps, together, strict=True):
+        assert standard_share(Uniforms(words, steps), 49).tobytes() == drawn.tobytes()
 
 
-@pytest.mark.parametrize(("epsilon", "measured"), [(30.0, 4.95e-5), (40.0, 2.2e-3)])
+@pytest.mark.parametrize(("epsilon", "measured"), [(50.0, 1.5e-4), (60.0, 3.16e-3)])
 def test_a_gaussian_tail_is_charged_where_shifts_come_near_its_end(epsilon: float, measured: float) -> None:
     """Drawn were 4e6 variates: so many lie where the other world has none. One coordinate, own noise alone."""
     mu = gdp.mu_at(epsilon, 1e-5)
@@ -148,6 +149,7 @@ def test_a_gaussian_tail_is_charged_where_shifts_come_near_its_end(epsilon: floa
         own=1.0,
         exposure=1.0,
         variates=1,
+        precision=0.0,
         gradient_rounds=1,
         mixings=1,
         delta=1e-5,

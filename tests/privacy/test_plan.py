@@ -15,8 +15,8 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 from dpp2.privacy import Dpp2Releases, Epsilon, Unsupported, epsilon
-from dpp2.privacy.plan import LOOKED, SURROGATE, frontier, plan
-from dpp2.privacy.plans import Effort, Plan, Plans
+from dpp2.privacy.plan import frontier, plan
+from dpp2.privacy.plans import LOOKED, SURROGATE, Effort, Plan, Plans
 from dpp2.privacy.response import Candidates, Response, linearise
 from dpp2.privacy.trials import TrialSettings, final_gaps, response_of, solve, surrogate
 from dpp2.problems.base import Sampled

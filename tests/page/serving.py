@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -48,7 +48,7 @@ def get(url: str, path: str = "/", **headers: str) -> tuple[int, bytes]:
 
 
 class Stream:
-    """The events of a page, one after the other."""
+    """The events of a page, one after the other; closed by whoever opened it (`with`)."""
 
     def __init__(self, url: str, last: str = "") -> None:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=240)
@@ -59,7 +59,9 @@ class Stream:
     def next(self) -> tuple[str, Any]:
         kind, data = "", ""
         while True:
-            line = self._answer.readline().decode().rstrip("\n")
+            read = self._answer.readline()
+            assert read, "the page has ended the stream"
+            line = read.decode().rstrip("\n")
             name, _, value = line.partition(": ")
             if name == "id":
                 self.last = value
@@ -81,5 +83,9 @@ class Stream:
                 return state
         raise AssertionError(f"not seen within {seconds} s: {str(state)[:2000]}")
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answer.close()
         self._connection.close()

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-browser test-docker keys lint proto type bench format clean purge
+.PHONY: demo test test-slow test-browser test-docker keys lint docs proto type bench format clean purge
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
@@ -51,6 +51,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/proto.py --check
+
+# The documentation site, in build/site: every warning is an error, and nothing is fetched.
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict
+	@echo "Open build/site/index.html."
 
 proto: $(READY)
 	$(BIN)/python tools/proto.py

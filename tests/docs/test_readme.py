@@ -1,0 +1,40 @@
+"""The README's commands in order, as a reader types them; and its numbers: a command of their section prints them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import README, commands, numbers, prose
+from tests.docs.pages import workplace as clone
+from tests.docs.test_commands import check
+
+# Not measured: the oldest Python, and the licence.
+NOT_MEASURED = {3.11, 2.0}
+
+
+def sections() -> dict[str, str]:
+    """The README's sections by their headings."""
+    first, *others = README.read_text(encoding="utf-8").split("\n## ")
+    return {"": first, **{one.partition("\n")[0]: one.partition("\n")[2] for one in others}}
+
+
+def test_a_number_in_the_readme_stands_beside_a_command() -> None:
+    """Sections without a command have no numbers: words like three are names, digits are measurements."""
+    loose = {head: numbers(prose(text)) - NOT_MEASURED for head, text in sections().items() if "```sh" not in text}
+    assert {head: found for head, found in loose.items() if found} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_commands_of_the_readme_print_its_numbers(tmp_path: Path) -> None:
+    folder, page = clone(tmp_path), tmp_path / "section.md"
+    wrong: dict[str, set[float]] = {}
+    for head, text in sections().items():
+        page.write_text(text, encoding="utf-8")
+        printed = "\n".join(check(command, folder) for command in commands(page) if not command.needs)
+        missing = numbers(prose(text)) - NOT_MEASURED - numbers(printed)
+        if missing:
+            wrong[head] = missing
+    assert wrong == {}

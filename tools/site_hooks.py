@@ -1,0 +1,49 @@
+"""What MkDocs does beyond Markdown: generated pages, notebooks as pages, formulas as MathML.
+
+Formulas are written as GitHub writes them (a fence called math), so a page reads the same there and, without any
+script, on the site.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+from tools.reference import PAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+_MATH = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+_MARKED = re.compile(r"^(```\w+) \w+=\S+$", re.MULTILINE)  # ```sh needs=docker: for the tests, not for readers
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """The reference, and a page for every notebook."""
+    for name, made in PAGES.items():
+        files.append(File.generated(config, name, content=made()))
+    for path in sorted((ROOT / "docs/notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=notebook_page(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Formulas become MathML, and what fences say to the tests goes."""
+    return _MATH.sub(_mathml, _MARKED.sub(r"\1", markdown))
+
+
+def _mathml(found: re.Match[str]) -> str:
+    lines = [line.strip() for line in found.group(1).splitlines() if line.strip()]
+    return f'<div class="formula">{"".join(convert(line, display="block") for line in lines)}</div>'
+
+
+def notebook_page(path: Path) -> str:
+    """A notebook as Markdown: its text and its code; outputs are what a reader gets by running it."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join([*parts, f"This page is the notebook [{path.name}]({path.name})."]) + "\n"

@@ -54,8 +54,8 @@ lint: $(READY)
 
 # The documentation site, in build/site: every warning is an error, and nothing is fetched.
 docs: $(READY)
-	$(BIN)/python -m mkdocs build --strict
-	@echo "Open build/site/index.html."
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "Open build/site/index.html; to search it, python -m http.server -d build/site."
 
 proto: $(READY)
 	$(BIN)/python tools/proto.py

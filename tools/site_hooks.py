@@ -19,6 +19,9 @@ from tools.reference import PAGES
 ROOT = Path(__file__).resolve().parent.parent
 _MATH = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _MARKED = re.compile(r"^(```\w+) \w+=\S+$", re.MULTILINE)  # ```sh needs=docker: for the tests, not for readers
+_LEFT_ALONE = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<math.*?</math>|<[^>]+>)", re.DOTALL)
+_INDEX = re.compile(r"(?<![\w.])(\w|∇f|M̄|x̄|Σ)_(ij|ii|max|dp|[a-z]|\d)(?!\w)")
+_POWER = re.compile(r"(\w|</sub>)\^([−-]?(?:\w\b|\d+))")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
@@ -33,6 +36,13 @@ def on_files(files: Files, *, config: Any) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Formulas become MathML, and what fences say to the tests goes."""
     return _MATH.sub(_mathml, _MARKED.sub(r"\1", markdown))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """x_i, u_w and r^k in sentences get real indices; code, formulas and tags stay as they are."""
+    parts = _LEFT_ALONE.split(html)
+    parts[::2] = [_POWER.sub(r"\1<sup>\2</sup>", _INDEX.sub(r"\1<sub>\2</sub>", part)) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _mathml(found: re.Match[str]) -> str:

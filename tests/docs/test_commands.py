@@ -92,7 +92,7 @@ def test_a_command_that_does_not_exist_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3000)
 def test_the_tutorial_works_from_its_first_page_to_its_last(tmp_path: Path) -> None:
     """One folder for all pages, as a reader has it; a number in a comment is one that the command prints."""
     folder = clone(tmp_path)
@@ -101,7 +101,7 @@ def test_the_tutorial_works_from_its_first_page_to_its_last(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page_work_in_a_fresh_clone(page: Path, tmp_path: Path) -> None:
     go_through(page, clone(tmp_path))

@@ -27,7 +27,7 @@ def test_a_number_in_the_readme_stands_beside_a_command() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3000)
 def test_commands_of_the_readme_print_its_numbers(tmp_path: Path) -> None:
     folder, page = clone(tmp_path), tmp_path / "section.md"
     wrong: dict[str, set[float]] = {}

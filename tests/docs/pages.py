@@ -55,6 +55,7 @@ class Command:
 
 
 def fences(page: Path) -> Iterator[Fence]:
+    """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     for found in _FENCE.finditer(text):
         language, *rest = found["head"].split() or [""]
@@ -64,6 +65,7 @@ def fences(page: Path) -> Iterator[Fence]:
 
 
 def commands(page: Path) -> Iterator[Command]:
+    """The lines that a page tells its reader to type."""
     for fence in fences(page):
         if fence.language == "sh":
             yield from in_fence(fence)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import README, commands, numbers, prose
+from tests.docs.pages import README, commands, execute, fences, numbers, prose
 from tests.docs.pages import workplace as clone
 from tests.docs.test_commands import check
 
@@ -38,3 +38,7 @@ def test_commands_of_the_readme_print_its_numbers(tmp_path: Path) -> None:
         if missing:
             wrong[head] = missing
     assert wrong == {}
+    for fence in fences(README):
+        if fence.language == "python":
+            (folder / "snippet.py").write_text(fence.text, encoding="utf-8")
+            assert execute("python snippet.py", folder).returncode == 0

@@ -26,6 +26,7 @@ from dpp2.changed_kinds import KINDS
 from dpp2.experiment import RunSection
 from dpp2.privacy.section import PrivacySection
 from dpp2.schema import Section
+from orchestrator.catalogue import MEANINGS
 
 Rows = list[tuple[str, ...]]
 
@@ -55,7 +56,7 @@ def _section(name: str, kinds: Mapping[str, type[Section]], tag: str = "") -> It
     shared = [row for row in first if all(row in other for other in others)]
     if name in KINDS:
         named = ", ".join(f"[{kind}](#{name}-{kind})" for kind in kinds)
-        shared.insert(0, (f"`{tag}`", f'`"{next(iter(kinds))}"`', named, _meanings().get(f"{name}.{tag}", "")))
+        shared.insert(0, (f"`{tag}`", f'`"{next(iter(kinds))}"`', named, MEANINGS.get(f"{name}.{tag}", "")))
     yield _table(("key", "default", "accepted", "meaning"), shared) if shared else ""
     for kind, known in fields.items():
         own = [row for row in _described(name, known) if row not in shared and row[0] != f"`{tag}`"]
@@ -69,20 +70,10 @@ def _section(name: str, kinds: Mapping[str, type[Section]], tag: str = "") -> It
 
 
 def _described(section: str, fields: Mapping[str, FieldInfo]) -> Rows:
-    meanings = _meanings()
     return [
-        (f"`{key}`", _default(field), field.description or "", meanings.get(f"{section}.{key}", ""))
+        (f"`{key}`", _default(field), field.description or "", MEANINGS.get(f"{section}.{key}", ""))
         for key, field in fields.items()
     ]
-
-
-def _meanings() -> Mapping[str, str]:
-    """What `dpp2 explain` says of a key, where the command line has it."""
-    try:
-        found: Mapping[str, str] = import_module("orchestrator.catalogue").MEANINGS
-    except ModuleNotFoundError:
-        return {}
-    return found
 
 
 def _default(field: FieldInfo) -> str:

@@ -125,3 +125,13 @@ def check(command: Command, folder: Path) -> str:
     missing = numbers(command.comment.replace(f"exit code {command.code}", "")) - numbers(ended.stdout)
     assert not missing, f"not printed: {sorted(missing)}\n{said}"
     return ended.stdout
+
+
+def test_a_number_that_no_command_prints_is_found(tmp_path: Path) -> None:
+    printed = Command("page.md:1", "echo gap 4.479e+02, 1,000 rounds", "gap 447.9, 1000 rounds", "")
+    assert "1,000" in check(printed, tmp_path)
+    with pytest.raises(AssertionError, match=r"not printed: \[448\.0\]"):
+        check(Command("page.md:2", printed.line, "gap 448", ""), tmp_path)
+    with pytest.raises(AssertionError):
+        check(Command("page.md:3", "false", "", ""), tmp_path)
+    check(Command("page.md:4", "exit 2", "refused (exit code 2)", ""), tmp_path)

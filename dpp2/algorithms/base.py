@@ -322,6 +322,8 @@ class AlgorithmSection(Section):
 
     def round_bytes(self, degrees: NDArray[np.int64], dimension: int) -> int:
         """Bytes of all messages of a round: every agent sends its row to each of its neighbours, in every phase."""
+        if not self.encodes:
+            return int(degrees.sum()) * EVERYTHING.size(dimension) * len(self.phases)
         return sum(
             degree * self.encoding(phase, agent).size(dimension)
             for phase in self.phases
@@ -373,6 +375,6 @@ def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:
     if weight * eigenvalues.largest >= 2:
         raise Inadmissible(
             "network.weights",
-            f"P with λ_max = {eigenvalues.largest:.4g}",
+            f"P with {eigenvalues.at_most} {eigenvalues.largest:.4g}",
             f"weights with λ_max(P) < {2 / weight:.4g}, such as metropolis: agents drift apart otherwise",
         )

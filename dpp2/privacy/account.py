@@ -18,7 +18,7 @@ from dpp2.errors import BadInput
 from dpp2.privacy.accountant import cumulative, epsilon
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
 from dpp2.privacy.grid import largest_sizes, uncovered
-from dpp2.privacy.ledger import Allowance, Ledger
+from dpp2.privacy.ledger import Allowance, Ledger, distinct_pairs
 from dpp2.privacy.paper import PaperEpsilon
 from dpp2.privacy.releases import Releases
 
@@ -102,7 +102,7 @@ class Account:
     def distinct(self) -> tuple[Releases, ...]:
         """The mechanisms that can be the worst: of those that differ in M alone, the one with the largest."""
         worst: dict[Releases, Releases] = {}
-        for mechanism in self.mechanisms:
+        for mechanism in {id(one): one for one in self.mechanisms}.values():  # most agents share theirs
             key = replace(mechanism, smoothness=0.0)
             if key not in worst or mechanism.smoothness > worst[key].smoothness:
                 worst[key] = mechanism
@@ -144,10 +144,9 @@ class Account:
             return Allowance(wanted, self.epsilon(wanted))
         if self.unsupported_reason:
             return Allowance(0, self.unsupported_reason, f"no budget can be kept: {self.unsupported_reason.reason}")
-        pairs = zip(ledgers, self.mechanisms, strict=True)
         found = [
             ledger.rounds_within(self.budget, mechanism, run_id, wanted, resumed_at=resumed_at)
-            for ledger, mechanism in pairs
+            for ledger, mechanism in distinct_pairs(ledgers, self.mechanisms)
         ]
         return min(found, key=lambda allowance: (allowance.rounds, -_log10(allowance.total)))
 

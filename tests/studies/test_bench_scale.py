@@ -66,12 +66,12 @@ def test_the_whole_benchmark_on_small_sizes(monkeypatch: pytest.MonkeyPatch) -> 
     """Nodes that cannot run are told, and the rest is measured nevertheless."""
     monkeypatch.setattr(scale, "_EMBEDDED", (100, 200))
     monkeypatch.setattr(scale, "_OVER_NODES", ((100, 2),))
-    monkeypatch.setattr(scale, "_PATIENCE", 1e-3)
+    monkeypatch.setattr(scale, "together", lambda agents, count: [[[0]]])  # and nobody hosts the others
     measured = scale.SCALE.measure(Bench())
     assert [run.agents for run in measured.embedded] == [100, 200]
-    assert measured.nodes[0].failure == "no result within 0 s"
+    assert measured.nodes[0].failure is not None
     shown = scale.SCALE.table(measured)
-    assert any("not run: no result within" in row[1] for row in shown.rows)
+    assert any("not run: " in row[1] for row in shown.rows)
     assert any(row[0].startswith("on paper: 200 agents on 100 hosts") for row in shown.rows)
     assert asdict(measured)["embedded"][0]["agents"] == 100
 

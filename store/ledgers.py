@@ -253,8 +253,9 @@ class _Rows:
         """These columns of all entries (of one run) for the data of many agents, some thousand to a question."""
         if self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None:
             return
-        digests, only = sorted(ledger.data_digest for ledger in ledgers), "" if run_id is None else "AND run = ?"
-        question = f"SELECT {columns} FROM entries WHERE data IN (SELECT value FROM json_each(?)) {only} ORDER BY rowid"
+        digests, only = sorted({ledger.data_digest for ledger in ledgers}), "" if run_id is None else "AND run = ?"
+        wanted = f"data IN (SELECT value FROM json_each(?)) {only}"
+        question = f"SELECT {columns} FROM entries WHERE {wanted} ORDER BY data, run, agent"
         for first in range(0, len(digests), _AT_ONCE):
             asked = json.dumps(digests[first : first + _AT_ONCE])
             yield from self._connection.execute(question, (asked,) if run_id is None else (asked, run_id))

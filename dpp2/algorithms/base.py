@@ -203,6 +203,11 @@ class NoiseSection(Section):
             if isinstance(value, list) and len(value) != agents:
                 raise BadInput(f"noise.{key}", value, f"one entry for each of the {agents} agents, not {len(value)}")
 
+    @property
+    def alike(self) -> bool:
+        """Whether all agents have the same settings, so that one of them stands for all."""
+        return not any(isinstance(getattr(self, key), list) for key in type(self).model_fields)
+
     def scales_in(self, rounds: NDArray[np.int_], agents: int) -> dict[str, Array]:
         """The scale u·r^k of every noise, (rounds, agents); r = 1 where the noise does not decay."""
         decay = np.broadcast_to(getattr(self, "decay", 1.0), agents)

@@ -209,7 +209,8 @@ def _bounds(declared: float | None, smoothness: Array) -> Array:
 
 def _on_computers(experiment: Experiment) -> Iterator[Note]:
     """What float64 makes of the noise."""
-    noise, rounds, agents = experiment.noise, experiment.run.rounds, experiment.network.agents
+    noise, rounds = experiment.noise, experiment.run.rounds
+    agents = 1 if noise.alike else experiment.network.agents  # a million agents times all rounds fit no memory
     if not noise.grid:
         yield Note("bits", "noise.grid = 0: ε is void on real computers, because the bits of doubles betray their sum")
         return

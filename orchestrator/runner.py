@@ -95,13 +95,12 @@ def _charged(
         begun(directory.path)
         with logged(simulation, directory) as tell_end:
             transport.run(simulation, directory, shape, progress)
-            progress(simulation.k, simulation.allowance.rounds, "writing the results")
+            progress(simulation.allowance.rounds, simulation.allowance.rounds, "writing results, then settling ledgers")
             result = write_results(simulation, directory)
             tell_end(result)
         return FinishedRun(directory, result)
     finally:
         if not transport.keeps_accounts:
-            progress(simulation.k, simulation.allowance.rounds, "settling the ledgers")
             ledgers.settle(simulation.budget)
 
 

@@ -96,7 +96,8 @@ class LedgerFile:
         """
         run_id = budget.run_id
         with self._transaction() as rows:
-            ledgers, ran = rows.load(budget), rows.settled(budget)
+            ledgers = rows.load(budget)
+            ran = rows.settled(budget, ledgers)
             known = [n for n, ledger in enumerate(ledgers) if run_id in ledger.entries or budget.k > 0]
             for rounds in {ran[n] for n in known}:  # one number for all agents, but for what other runs left behind
 
@@ -310,9 +311,8 @@ class _Rows:
                 shown |= {(agent, version) for _, _, version, _ in found}
                 yield self._ledger(ledger, found, seen)
 
-    def settled(self, budget: RunBudget) -> list[int]:
+    def settled(self, budget: RunBudget, ledgers: Sequence[Ledger]) -> list[int]:
         """How many rounds of the run are known to have been run, by each agent: now, or earlier."""
-        ledgers = budget.fresh_ledgers()
         known = {
             (data, agent): ran for data, agent, ran in self._of_data("data, agent, settled", ledgers, budget.run_id)
         }

@@ -90,7 +90,7 @@ async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
         await driven.block(1)
         ready = time.perf_counter() - began
         per_round = median([await driven.block(_ROUNDS) / _ROUNDS for _ in range(_REPETITIONS)])
-        held = sum(await driven.resident())
+        held = sum(used.resident for used in await driven.used())
     owner = _blocks(agents, count)
     phases = prepared.experiment.algorithm.phases
     return NodesRun(

@@ -24,6 +24,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -220,13 +222,14 @@ class _Rows:
         empty, seen = budget.fresh_ledgers(), _Seen()
         if self._linked or any(ledger.known_as for ledger in empty):
             return [self._ledger(ledger, self._entries(ledger), seen, budget.run_id) for ledger in empty]
-        found: dict[str, list[_Row]] = {}
-        for row in self._of_data("run, agent, data, entry", empty):
-            found.setdefault(row[2], []).append(row)
-        return [
-            self._ledger(ledger, rows, seen, budget.run_id) if (rows := found.get(ledger.data_digest)) else ledger
-            for ledger in empty
-        ]
+        whose: dict[str, list[int]] = {}
+        for n, ledger in enumerate(empty):
+            whose.setdefault(ledger.data_digest, []).append(n)
+        for data, rows in groupby(self._of_data("run, agent, data, entry", empty), key=itemgetter(2)):
+            found = list(rows)  # and no more at a time: a million rows take a gigabyte
+            for n in whose[data]:
+                empty[n] = self._ledger(empty[n], found, seen, budget.run_id)
+        return empty
 
     def _ledger(self, empty: Ledger, found: Sequence[_Row], seen: _Seen, current: str | None = None) -> Ledger:
         """Of each run the agent's own entry; of a run where the data lay with others, each of theirs.
@@ -252,7 +255,7 @@ class _Rows:
 
     def _of_data(self, columns: str, ledgers: Sequence[Ledger], run_id: str | None = None) -> Iterator[Any]:
         """These columns of all entries (of one run) for the data of many agents, some thousand to a question."""
-        if self._connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None:
+        if self._connection.execute("SELECT data FROM entries LIMIT 1").fetchone() is None:
             return
         digests, only = sorted({ledger.data_digest for ledger in ledgers}), "" if run_id is None else "AND run = ?"
         wanted = f"data IN (SELECT value FROM json_each(?)) {only}"
@@ -313,16 +316,15 @@ class _Rows:
 
     def settled(self, budget: RunBudget, ledgers: Sequence[Ledger]) -> list[int]:
         """How many rounds of the run are known to have been run, by each agent: now, or earlier."""
-        known = {
-            (data, agent): ran for data, agent, ran in self._of_data("data, agent, settled", ledgers, budget.run_id)
-        }
-        return [max(budget.k, known.get((ledger.data_digest, ledger.agent), 0)) for ledger in ledgers]
+        rows = self._of_data("data, agent, settled", ledgers, budget.run_id)
+        longer = {(data, agent): ran for data, agent, ran in rows if ran > budget.k}
+        return [longer.get((ledger.data_digest, ledger.agent), budget.k) for ledger in ledgers]
 
     def store(self, run_id: str, ledgers: Sequence[Ledger], settled: int = 0) -> None:
         self._tell_of_format_1(run_id, ledgers)
         self.link(ledgers)
         entries = {id(ledger.entries): ledger.entries for ledger in ledgers}
-        texts = {which: json.dumps(one[run_id].to_dict()) for which, one in entries.items()}
+        texts = {which: _entry(one, run_id) for which, one in entries.items()}
         self._connection.executemany(
             f"INSERT INTO entries (data, run, agent, entry, settled, format) VALUES (?, ?, ?, ?, ?, {_FORMAT}) "
             "ON CONFLICT DO UPDATE SET entry = excluded.entry, settled = max(settled, excluded.settled)",
@@ -370,6 +372,10 @@ def _plain(entry: Any) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise BadInput("ledger entry", entry, "a JSON object")
     return plain
+
+
+def _entry(entries: Mapping[str, Entry], run_id: str) -> str:
+    return json.dumps(entries[run_id].to_dict())
 
 
 def _by_data(ledger: Ledger) -> str:

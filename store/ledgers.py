@@ -262,7 +262,7 @@ class _Rows:
         question = f"SELECT {columns} FROM entries WHERE {wanted} ORDER BY data, run, agent"
         for first in range(0, len(digests), _AT_ONCE):
             asked = json.dumps(digests[first : first + _AT_ONCE])
-            yield from self._connection.execute(question, (asked,) if run_id is None else (asked, run_id))
+            yield from self._connection.execute(question, (asked,) if run_id is None else (asked, run_id)).fetchall()
 
     def names(self, ledger: Ledger) -> tuple[str, ...]:
         """What the data set is called by its owner."""

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -28,10 +27,19 @@ from dpp2.keys import RunKeys
 from dpp2.privacy.account import Account
 from dpp2.privacy.ledger import Ledger
 from dpp2.problems.base import START, Objective, Sampled, agent_rng
+from dpp2.problems.draws import standard_normals
 from dpp2.problems.sources import Source, sources_of
 from dpp2.theory import Condition
 from dpp2.topology import Graph
-from dpp2.weights import Spectrum, check_weights, edge_weights, laplacian, sparse_laplacian, spectrum
+from dpp2.weights import (
+    DENSE_UP_TO,
+    Spectrum,
+    check_weights,
+    edge_weights,
+    laplacian,
+    network_spectrum,
+    sparse_laplacian,
+)
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
@@ -100,11 +108,11 @@ class PreparedRun:
         """The same of an experiment that has been resolved: a node need not draw its graph twice."""
         graph = experiment.network.graph()
         weights = edge_weights(graph, experiment.network.weights)
-        P = laplacian(graph, weights)
-        eigenvalues = spectrum(P)
-        check_weights(P, eigenvalues)
+        eigenvalues = network_spectrum(graph, weights)
+        prepared = cls(experiment, secrets or Secrets.of(experiment), graph, weights, eigenvalues)
+        check_weights(prepared.P if graph.agents > DENSE_UP_TO else laplacian(graph, weights), eigenvalues)
         experiment.algorithm.check(eigenvalues, experiment.run.rounds)
-        return cls(experiment, secrets or Secrets.of(experiment), graph, weights, eigenvalues)
+        return prepared
 
     def again(self, experiment: Experiment) -> Self:
         """Another settled experiment on the same graph and weights, which are not computed anew."""
@@ -160,16 +168,21 @@ class PreparedRun:
         if run.start == "zero":
             return np.zeros((len(agents), dimension))
         if run.start == "normal":
-            pairs = zip(self._start_seeds(agents), agents, strict=False)
-            return np.stack([agent_rng(seed, START, agent).standard_normal(dimension) for seed, agent in pairs])
+            return self._normal_starts(agents, dimension)
         return np.asarray(_read_start(Path(run.start), self.graph.agents, dimension)[np.asarray(agents)])
 
-    def _start_seeds(self, owned: Sequence[int]) -> Iterable[int]:
-        """The run's seed for everybody, or one from the secret key of each agent."""
+    def _normal_starts(self, owned: Sequence[int], dimension: int) -> Array:
+        """From the run's seed for everybody, or from a seed that the secret key of each agent gives."""
         seed, secrets = self.experiment.run.seed, self.secrets
-        if isinstance(seed, int):
-            return repeat(seed)
-        return (int.from_bytes(keyed.derive(key, "start", secrets.run_id)) for key in secrets.agent_keys(owned))
+
+        def secret(key: bytes) -> int:
+            return int.from_bytes(keyed.derive(key, "start", secrets.run_id))
+
+        if isinstance(seed, int) or isinstance(secrets.agent, bytes):
+            one = seed if isinstance(seed, int) else secret(secrets.agent)  # type: ignore[arg-type]  # just asked
+            return standard_normals(one, START, owned, dimension)
+        seeds = zip(map(secret, secrets.agent_keys(owned)), owned, strict=True)
+        return np.stack([agent_rng(own, START, agent).standard_normal(dimension) for own, agent in seeds])
 
     def hosted(self, owned: Sequence[int]) -> HostedAgents:
         """These agents, with their objectives."""

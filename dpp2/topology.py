@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -22,6 +23,7 @@ from pydantic import Field
 
 from dpp2.errors import BadInput, Inadmissible, one_line
 from dpp2.schema import Registry, Section, Table
+from dpp2.small_world import watts_strogatz
 
 if TYPE_CHECKING:  # a graph that is a list of edges needs none of it
     import networkx as nx
@@ -51,8 +53,14 @@ class Graph:
 
     @classmethod
     def drawn(cls, graph: Drawn) -> Self:
-        """What networkx has made."""
-        return cls.of(graph.nodes, graph.edges())
+        """What networkx has made, on nodes 0 … N−1."""
+        pairs = np.fromiter(chain.from_iterable(graph.edges()), np.int64, 2 * graph.number_of_edges())
+        return cls.linked(graph.number_of_nodes(), *pairs.reshape(-1, 2).T)
+
+    @classmethod
+    def linked(cls, agents: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Self:
+        """Agents one[n] and other[n] are neighbours, in whatever order; loops and doubles are dropped."""
+        return cls(agents, _ascending(agents, one, other))
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
@@ -79,6 +87,27 @@ class Graph:
             if (smallest == label).all():
                 return int((label == np.arange(self.agents)).sum())  # each part is labelled by its first agent
             label = smallest
+
+
+def _ascending(agents: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each edge once, the lower end first, as a graph has them. A pair is one number meanwhile, which sorts fast."""
+    apart = one != other
+    codes = np.unique(np.minimum(one, other)[apart] * np.int64(agents) + np.maximum(one, other)[apart])
+    edges = np.stack(np.divmod(codes, agents), axis=1)
+    edges.flags.writeable = False
+    return edges
+
+
+def grid_edges(rows: int, columns: int, *, periodic: bool) -> NDArray[np.int64]:
+    """The edges of rows × columns agents, numbered row by row; periodic: opposite sides are joined, too."""
+    places = np.arange(rows * columns).reshape(rows, columns)
+    if periodic:
+        one = np.concatenate([places.ravel()] * 2)
+        other = np.concatenate([np.roll(places, -1, axis=axis).ravel() for axis in (0, 1)])
+    else:
+        one = np.concatenate([places[:-1].ravel(), places[:, :-1].ravel()])
+        other = np.concatenate([places[1:].ravel(), places[:, 1:].ravel()])
+    return _ascending(rows * columns, one, other)
 
 
 class NetworkSection(Section):
@@ -132,9 +161,8 @@ class Ring(NetworkSection):
     topology: Literal["ring"] = "ring"
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.cycle_graph(self.agents))
+        agents = np.arange(self.agents)
+        return Graph.linked(self.agents, agents, (agents + 1) % self.agents)
 
 
 class PathGraph(NetworkSection):
@@ -143,9 +171,8 @@ class PathGraph(NetworkSection):
     topology: Literal["path"] = "path"
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.path_graph(self.agents))
+        agents = np.arange(self.agents)
+        return Graph.linked(self.agents, agents[:-1], agents[1:])
 
 
 class Star(NetworkSection):
@@ -154,9 +181,8 @@ class Star(NetworkSection):
     topology: Literal["star"] = "star"
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.star_graph(self.agents - 1))
+        others = np.arange(1, self.agents)
+        return Graph.linked(self.agents, np.zeros_like(others), others)
 
 
 class Complete(NetworkSection):
@@ -165,9 +191,7 @@ class Complete(NetworkSection):
     topology: Literal["complete"] = "complete"
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.complete_graph(self.agents))
+        return Graph.linked(self.agents, *np.triu_indices(self.agents, 1))
 
 
 class Grid(NetworkSection):
@@ -177,10 +201,8 @@ class Grid(NetworkSection):
     periodic: ClassVar[bool] = False
 
     def draw(self) -> Graph:
-        import networkx as nx
-
         rows = next(r for r in range(math.isqrt(self.agents), 0, -1) if self.agents % r == 0)
-        return Graph.drawn(nx.grid_2d_graph(rows, self.agents // rows, periodic=self.periodic))
+        return Graph(self.agents, grid_edges(rows, self.agents // rows, periodic=self.periodic))
 
 
 class Torus(Grid):
@@ -197,9 +219,8 @@ class Tree(NetworkSection):
     branching: int = Field(2, ge=1, description="a whole number ≥ 1")
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.full_rary_tree(self.branching, self.agents))
+        children = np.arange(1, self.agents)
+        return Graph.linked(self.agents, (children - 1) // self.branching, children)
 
 
 class RandomNetwork(NetworkSection):
@@ -265,12 +286,15 @@ class SmallWorld(RandomNetwork):
     rewire: float = Field(0.1, ge=0, le=1, description="a number in [0, 1]")
 
     def resolve(self) -> Self:
-        return super().resolve().updated(neighbours=self.reach)
+        resolved = super().resolve()
+        settled = resolved.updated(neighbours=self.reach)
+        settled.__dict__["any_graph"] = resolved.any_graph  # the same one: a million agents are not drawn twice
+        return settled
 
     def draw(self) -> Graph:
-        import networkx as nx
-
-        return Graph.drawn(nx.watts_strogatz_graph(self.agents, self.reach, self.rewire, seed=self.seed))
+        if self.reach == self.agents:
+            return Graph.linked(self.agents, *np.triu_indices(self.agents, 1))
+        return Graph.linked(self.agents, *watts_strogatz(self.agents, self.reach, self.rewire, self.seed))
 
     @property
     def reach(self) -> int:
@@ -331,7 +355,7 @@ def _read_graphml(path: Path) -> Graph:
         raise BadInput("network.path", str(path), f"an edge list or GraphML ({one_line(error)})") from None
     if drawn.is_directed():
         raise BadInput("network.path", str(path), "an undirected graph")
-    return Graph.drawn(drawn)
+    return Graph.of(drawn.nodes, drawn.edges())
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:

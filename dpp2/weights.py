@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpp2.arrays import Array
+from dpp2.closed_spectra import closed_form
 from dpp2.errors import Inadmissible
+from dpp2.lanczos import both_ends
 from dpp2.topology import Graph, Weights
 
 if TYPE_CHECKING:  # scipy is heavy, and an agent in a container does without
@@ -22,8 +24,11 @@ if TYPE_CHECKING:  # scipy is heavy, and an agent in a container does without
 
     Matrix = csr_array
 
-DENSE_UP_TO = 2000  # agents; beyond it eigenvalues come from Lanczos
+DENSE_UP_TO = 2000  # agents; beyond it eigenvalues come from closed forms, from Lanczos, or are bounded
 _ROUNDING = 1e-9  # relative to λ_max: what eigenvalue solvers leave of an exact zero
+_WORK = 5e8  # entries of P that Lanczos may go through: a few seconds on one core
+_STEPS = (64, 1000)  # fewer do not find anything, more do not find much more
+_TIGHT, _LOOSE = 1e-10, 1e-3  # relative: how well λ_max and λ̲ must be known to be called known
 
 
 def edge_weights(graph: Graph, kind: Weights) -> Array:
@@ -42,7 +47,7 @@ def edge_weights(graph: Graph, kind: Weights) -> Array:
     if kind == "laplacian":
         return ones / float(degrees.max() + 1)
     if kind == "laplacian-spectral":
-        return ones / spectrum(laplacian(graph, ones)).largest
+        return ones / network_spectrum(graph, ones).largest
     if kind == "normalised":
         if degrees.min() != degrees.max():
             raise Inadmissible(
@@ -92,37 +97,58 @@ class Spectrum:
     """Eigenvalues of P that the theory speaks of; `connectivity` is λ̲_L, the smallest but one."""
 
     smallest: float
-    connectivity: float
+    connectivity: float  # nan: not found in reasonable time
     largest: float
+    bounded: bool = False  # whether `largest` is only a bound that λ_max does not exceed
+
+    @property
+    def at_most(self) -> str:
+        """How sentences introduce `largest`."""
+        return "λ_max ≤" if self.bounded else "λ_max ="
+
+
+def network_spectrum(graph: Graph, w: Array) -> Spectrum:
+    """Of a connected graph with these weights of its edges: in closed form where it is large and that is known."""
+    known = closed_form(graph) if graph.agents > DENSE_UP_TO and w.min() == w.max() else None
+    if known is None:
+        return spectrum(laplacian(graph, w))
+    low, high = (float(w[0]) * value for value in known)
+    return Spectrum(0.0, low, high)
 
 
 def spectrum(P: Array | Matrix) -> Spectrum:
     """Extreme eigenvalues: dense up to `DENSE_UP_TO` agents, Lanczos above."""
     if P.shape[0] > DENSE_UP_TO:
-        return _lanczos(P)
+        return lanczos_spectrum(P)
     values = np.linalg.eigvalsh(P if isinstance(P, np.ndarray) else P.toarray())
     return Spectrum(float(values[0]), float(values[1]), float(values[-1]))
 
 
-def _lanczos(P: Any) -> Spectrum:
-    """λ_max directly; λ̲ as the smallest eigenvalue of P + (λ_max/N) 11ᵀ, which lifts the null vector to the top.
+def lanczos_spectrum(P: Any) -> Spectrum:
+    """λ_max to ten digits and λ̲ to three, as far as a fixed amount of work finds them; a refusal is always the same.
 
-    The start vector is fixed so that a refusal is the same every time. Long thin graphs cluster their small
-    eigenvalues, so λ̲ is found to three digits at best, and is nan where a hundred restarts do not find it.
+    Long thin graphs cluster their eigenvalues at both ends. λ̲ is nan then, and λ_max a bound that nothing exceeds:
+
+        λ_max(P) ≤ max over edges of p_ii + p_jj    (W. N. Anderson, T. D. Morley, 1985; never above Gershgorin's)
     """
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-
-    n = P.shape[0]
-    start = np.random.default_rng(0).standard_normal(n)
-    largest = float(eigsh(P, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    lifted = LinearOperator((n, n), matvec=lambda v: P @ v.ravel() + largest / n * v.sum(), dtype=np.dtype(np.float64))
-    try:
-        low = eigsh(lifted, k=1, which="SA", v0=start, tol=1e-3, maxiter=100, return_eigenvectors=False)
-        connectivity = float(low[0])
-    except ArpackNoConvergence as stopped:
-        connectivity = float(stopped.eigenvalues[0]) if len(stopped.eigenvalues) else float("nan")
+    n, (fewest, most) = P.shape[0], _STEPS
+    steps = min(int(_WORK / P.nnz), most)
     null = np.ones(n) / np.sqrt(n)
-    return Spectrum(float(null @ (P @ null)), connectivity, largest)
+    smallest, bound = float(null @ (P @ null)), _edge_bound(P)
+    if steps < fewest:
+        return Spectrum(smallest, float("nan"), bound, bounded=True)
+    low, high = both_ends(lambda v: P @ v, n, steps, lambda ends: ends[0].within(_LOOSE) and ends[1].within(_TIGHT))
+    connectivity = low.value if low.within(_LOOSE) else float("nan")
+    if high.within(_TIGHT):
+        return Spectrum(smallest, connectivity, high.value + high.error)
+    return Spectrum(smallest, connectivity, bound, bounded=True)
+
+
+def _edge_bound(P: Any) -> float:
+    """max over edges of p_ii + p_jj, with room for rounding."""
+    entries, diagonal = P.tocoo(), P.diagonal()
+    edges = entries.row != entries.col
+    return float((diagonal[entries.row[edges]] + diagonal[entries.col[edges]]).max()) * (1 + 1e-14)
 
 
 def check_weights(P: Any, eigenvalues: Spectrum) -> None:
@@ -156,5 +182,12 @@ def check_step(alpha: float, beta: float, eigenvalues: Spectrum) -> None:
             "algorithm.beta",
             beta,
             f"a value below alpha/λ_max(P) = {alpha:g}/{eigenvalues.largest:.4g} = {bound:.4g} so that G = αI − βL "
-            f"is positive definite; this is {beta / bound:.3g} times that bound",
+            f"is positive definite; this is {beta / bound:.3g} times that bound{_unsure(eigenvalues)}",
         )
+
+
+def _unsure(eigenvalues: Spectrum) -> str:
+    """Where λ_max was only bounded, a refusal says so."""
+    return (
+        f" (all that is known of this network is {eigenvalues.at_most} {eigenvalues.largest:.4g})" * eigenvalues.bounded
+    )

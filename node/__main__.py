@@ -123,12 +123,12 @@ async def _probe(options: argparse.Namespace) -> int:
 
 def _agents(text: str) -> tuple[int, ...]:
     from dpp2.errors import BadInput
+    from node.ranges import read_ranges
 
-    parts = [part.strip() for part in text.split(",")]
-    agents = sorted(int(part) for part in parts if part.isdecimal())
-    if len(set(agents)) != len(parts):  # 03 is 3
-        raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2")
-    return tuple(agents)
+    try:
+        return read_ranges(text)
+    except ValueError:
+        raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2 or 0-24999") from None
 
 
 def _check_agents(text: str, owned: tuple[int, ...], agents: int) -> None:
@@ -183,7 +183,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--agents", required=True, metavar="I,J,…", help="the agents that this node hosts")
+    add("--agents", required=True, metavar="I,J,K-L,…", help="the agents that this node hosts")
     add("--experiment", type=Path, metavar="FILE", help="this node's own copy of the experiment")
     add("--cluster", type=Path, metavar="FILE", help="cluster.toml: where every agent listens")
     add("--home", type=Path, metavar="DIR", help="folder for ledger, records and checkpoints")

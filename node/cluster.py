@@ -5,6 +5,12 @@
 1 = "10.0.0.2:7000"
 [links]
 "0-1" = "10.0.0.9:7100"    # for this link alone: a relay, or an address behind NAT
+
+Where nodes host many agents, a line for each node does instead of [agents], or beside it:
+
+[hosts]
+"10.0.0.1:7000" = "0-24999"
+"10.0.0.2:7000" = "25000-49998,49999"
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from dpp2.errors import BadInput
+from node.ranges import ranges_text, read_ranges
+
+_LISTED = 100  # agents that get a line each, if there are no more
 
 
 @dataclass(frozen=True)
@@ -32,18 +41,30 @@ class Cluster:
         except ValueError as error:
             raise BadInput("--cluster", str(path), f"valid TOML ({error})") from None
         for name, table in tables.items():
-            if name not in ("agents", "links") or not isinstance(table, dict):
-                raise BadInput("--cluster", str(path), f"the tables [agents] and [links], and no {name}")
+            if name not in ("agents", "hosts", "links") or not isinstance(table, dict):
+                raise BadInput("--cluster", str(path), f"the tables [agents], [hosts] and [links], and no {name}")
         agents = {_agent(name): _address("agents", name, value) for name, value in tables.get("agents", {}).items()}
+        for address, value in tables.get("hosts", {}).items():
+            agents |= dict.fromkeys(_hosted(address, value, agents), _address("hosts", "address", address))
         links = {_pair(name): _address("links", name, value) for name, value in tables.get("links", {}).items()}
         if sorted(agents) != list(range(len(agents))) or not agents:
             raise BadInput("agents", sorted(agents), "every agent from 0 on, each with its address")
         return cls(agents, links)
 
     def to_toml(self) -> str:
+        if len(self.addresses) > _LISTED > len(self.nodes()):
+            return f"[hosts]\n{self._hosts()}\n[links]\n{self._links()}"
         agents = "".join(f'{agent} = "{address}"\n' for agent, address in sorted(self.addresses.items()))
-        links = "".join(f'"{i}-{j}" = "{address}"\n' for (i, j), address in sorted(self.links.items()))
-        return f"[agents]\n{agents}\n[links]\n{links}"
+        return f"[agents]\n{agents}\n[links]\n{self._links()}"
+
+    def _hosts(self) -> str:
+        hosted: dict[str, list[int]] = {}
+        for agent, address in sorted(self.addresses.items()):
+            hosted.setdefault(address, []).append(agent)
+        return "".join(f'"{address}" = "{ranges_text(agents)}"\n' for address, agents in hosted.items())
+
+    def _links(self) -> str:
+        return "".join(f'"{i}-{j}" = "{address}"\n' for (i, j), address in sorted(self.links.items()))
 
     def node_of_agent(self) -> dict[int, int]:
         """Which node hosts an agent: the lowest agent at the same address names it."""
@@ -65,6 +86,17 @@ def _agent(name: str) -> int:
     if not name.isdecimal() or name != str(int(name)):
         raise BadInput("agents", name, "the number of an agent")
     return int(name)
+
+
+def _hosted(address: str, value: Any, known: Mapping[int, str]) -> tuple[int, ...]:
+    """The agents of one line of [hosts]."""
+    try:
+        agents = read_ranges(value)
+    except (AttributeError, ValueError):
+        raise BadInput(f"hosts.{address}", value, 'agents, each once, as in "0-24999"') from None
+    if twice := [agent for agent in agents if agent in known]:
+        raise BadInput(f"hosts.{address}", value, f"agents that no other line names, but agent {twice[0]} has a line")
+    return agents
 
 
 def _pair(name: str) -> tuple[int, int]:

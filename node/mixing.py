@@ -2,12 +2,14 @@
 
 The order is part of the contract: the embedded driver's sparse product adds in the same order, so both give the same
 bits. Terms are added slot by slot, all hosted agents at once: slot s holds everybody's s-th neighbour, itself among
-them. Agents with fewer neighbours are padded at the end with weight 0, which adds nothing.
+them. Agents with fewer neighbours are padded at the end with weight 0, which adds nothing. Thousands of agents are what
+sparse matrices are for: there the very product of the embedded driver is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +17,21 @@ from dpp2.arrays import Array
 from dpp2.topology import Graph
 from node.codec import numbers, payload
 
+if TYPE_CHECKING:
+    from dpp2.weights import Matrix
+
 _SMALL = 1 << 16  # numbers: below, all rows are copied and multiplied in one go; above, that would take longer
+_SHORT = 1 << 7  # numbers in a row: short rows are taken as many together as are small; long ones each by itself
+_MANY = 2000  # agents; the spectrum of so large a network has loaded scipy anyway
 
 
 class Mixer:
     """The rows of P that belong to the hosted agents. `order` says whose rows come, one after the other."""
 
     def __init__(self, graph: Graph, edge_weights: Array, owned: Sequence[int], order: Sequence[int]) -> None:
+        self._sparse = _sparse_rows(graph, edge_weights, owned, order) if len(owned) > _MANY else None
+        if self._sparse is not None:
+            return
         rows = _rows(graph, edge_weights, owned)
         place = {agent: n for n, agent in enumerate(order)}
         slots = max(len(row) for row in rows)
@@ -34,13 +44,24 @@ class Mixer:
     def mix(self, own: Array, others: Sequence[bytes]) -> Array:
         """`own` (hosted agents, d) comes first, then what `others` sent."""
         dimension = own.shape[1]
-        if self._index.size * dimension <= _SMALL:
-            return self._at_once(numbers(b"".join((payload(own), *others)), dimension))
+        if self._sparse is not None:
+            product: Array = self._sparse @ np.concatenate([own, *(numbers(rows, dimension) for rows in others)])
+            return product
+        if self._index.size * dimension <= _SMALL or dimension <= _SHORT:
+            return self._together(numbers(b"".join((payload(own), *others)), dimension))
         return self._one_by_one([*own, *(row for rows in others for row in numbers(rows, dimension))])
 
-    def _at_once(self, rows: Array) -> Array:
+    def _together(self, rows: Array) -> Array:
+        """As many agents at once as have few numbers."""
+        slots, agents = self._index.shape
+        some = max(_SMALL // (slots * rows.shape[1]), 1)
+        if some >= agents:
+            return self._at_once(rows, slice(None))
+        return np.concatenate([self._at_once(rows, slice(n, n + some)) for n in range(0, agents, some)])
+
+    def _at_once(self, rows: Array, agents: slice) -> Array:
         """`accumulate` adds strictly in order, where `sum` would not; and 0 is what a sum of nothing but −0 must be."""
-        terms = self._weight * rows.take(self._index, axis=0)
+        terms = self._weight[:, agents] * rows.take(self._index[:, agents], axis=0)
         return np.asarray(np.add.accumulate(terms, axis=0)[-1] + 0.0)
 
     def _one_by_one(self, rows: Sequence[Array]) -> Array:
@@ -51,6 +72,18 @@ class Mixer:
                 np.multiply(rows[j], weight[own], out=term)
                 total[own] += term
         return total
+
+
+def _sparse_rows(graph: Graph, edge_weights: Array, agents: Sequence[int], order: Sequence[int]) -> Matrix:
+    """Rows of P for columns that come in this order; within a row the entries stay ascending by agent."""
+    from scipy.sparse import csr_array
+
+    from dpp2.weights import sparse_laplacian
+
+    P = sparse_laplacian(graph, edge_weights)[np.asarray(agents)]
+    place = np.zeros(graph.agents, dtype=P.indices.dtype)
+    place[np.asarray(order)] = np.arange(len(order))
+    return csr_array((P.data, place[P.indices], P.indptr), shape=(len(agents), len(order)))
 
 
 def _rows(graph: Graph, edge_weights: Array, agents: Sequence[int]) -> list[dict[int, float]]:

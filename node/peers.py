@@ -24,6 +24,7 @@ from node.limits import (
 from node.links import STREAM_ENDED, wake
 from node.memory import longest_message
 from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
+from node.ranges import ranges_text, read_ranges
 from node.shell import Shell, largest_frame
 from node.tls import Identity, agent_name, node_name, open_channel, proven_names
 
@@ -178,17 +179,16 @@ class Peers:
     def _target(self, neighbour: Neighbour) -> tuple[str, str]:
         """Where to dial a neighbour (one of the links may have an address of its own), and the name it must prove."""
         name = node_name(self._cluster.agents_of_node(neighbour.node))
-        for ours in neighbour.ours:
+        for ours in neighbour.ours if self._cluster.links else ():
             for theirs in neighbour.theirs:
                 if (override := self._cluster.links.get((min(ours, theirs), max(ours, theirs)))) is not None:
                     return override, name
         return self._cluster.addresses[neighbour.node], name
 
     def _metadata(self, since: int) -> tuple[tuple[str, str], ...]:
-        agents = ",".join(map(str, self._agents.hosting.owned))
         return (
             ("dpp2-run", self._agents.run_id),
-            ("dpp2-agents", agents),
+            ("dpp2-agents", ranges_text(self._agents.hosting.owned)),
             ("dpp2-need", str(since)),
         )
 
@@ -199,7 +199,7 @@ class Peers:
         if metadata["dpp2-run"] != self._agents.run_id:
             raise PeerFault("wrong run", f"this node runs {self._agents.run_id[:8]}…")
         try:
-            agents = {int(agent) for agent in str(metadata["dpp2-agents"]).split(",")}
+            agents = set(read_ranges(str(metadata["dpp2-agents"])))
             need = int(metadata["dpp2-need"])
         except (KeyError, ValueError):
             raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None

@@ -17,6 +17,7 @@ from dpp2.prepared import PreparedRun
 from dpp2.topology import FromFile
 from node.cluster import Cluster
 from node.keyring import folder_of_keys, write_key
+from node.ranges import ranges_text
 from node.tls import ORCHESTRATOR, Identity
 from orchestrator import certs
 from orchestrator.drive import Drive, DriveFailed, stop
@@ -162,7 +163,7 @@ class LocalCluster:
             return process, await stream.readline()
 
     def _command(self, node: int, port: int) -> list[str]:
-        agents, home = ",".join(map(str, self._groups[node])), str(self._home(node))
+        agents, home = ranges_text(self._groups[node]), str(self._home(node))
         security = ["--tls", str(self._folder / "certs" / f"node-{node}")] if self._tls else ["--plaintext"]
         return [
             *(sys.executable, "-m", "node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),

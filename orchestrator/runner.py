@@ -46,8 +46,7 @@ def start(
     """
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
-    progress(0, experiment.run.rounds, "drawing the graph and the objectives")
-    simulation = _simulation(experiment)
+    simulation = _simulation(experiment, progress)
     with new_run(out, stem=stem, force=force) as directory:
         return _charged(simulation, directory, progress, shape, begun)
 
@@ -67,7 +66,7 @@ def resume(
         experiment = Experiment.load(path / "experiment.toml", overrides)
         shape = cluster or ClusterShape()
         transport_of(experiment, shape)
-        simulation = _simulation(experiment, directory.secrets(experiment))
+        simulation = _simulation(experiment, progress, directory.secrets(experiment))
         directory.check_same(simulation.experiment)
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:
@@ -96,6 +95,7 @@ def _charged(
         begun(directory.path)
         with logged(simulation, directory) as tell_end:
             transport.run(simulation, directory, shape, progress)
+            progress(simulation.allowance.rounds, simulation.allowance.rounds, "writing results, then settling ledgers")
             result = write_results(simulation, directory)
             tell_end(result)
         return FinishedRun(directory, result)
@@ -104,9 +104,13 @@ def _charged(
             ledgers.settle(simulation.budget)
 
 
-def _simulation(experiment: Experiment, secrets: Secrets | None = None) -> Simulation:
+def _simulation(experiment: Experiment, progress: Progress, secrets: Secrets | None = None) -> Simulation:
+    """Of a million agents each step takes some seconds, so it is said which one is being done."""
     try:
-        return Simulation(PreparedRun.of(experiment, secrets))
+        progress(0, experiment.run.rounds, "drawing the graph and checking its weights")
+        prepared = PreparedRun.of(experiment, secrets)
+        progress(0, experiment.run.rounds, f"drawing the objectives of {prepared.graph.agents:,} agents")
+        return Simulation(prepared)
     except MemoryError as error:
         wanted = f"rounds, agents and dimension whose records fit in memory ({error})"
         raise BadInput("run.rounds", experiment.run.rounds, wanted) from None

@@ -21,19 +21,25 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from dpp2.budget import RunBudget
 from dpp2.errors import BadInput
 from dpp2.privacy import Epsilon, Ledger, Unsupported
+from dpp2.privacy.ledger import Entry, changed_alike
+from dpp2.privacy.releases import Releases
 
 log = logging.getLogger("dpp2.ledger")
 
 _DESCRIPTOR_SECONDS = 10.0  # that a ledger waits to be opened while there are too many open files
+_Row = tuple[str, str, str, Any]  # run, agent, data, entry
+_AT_ONCE = 20_000  # agents in one question
 _FORMAT = 2
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (data TEXT NOT NULL, run TEXT NOT NULL, agent TEXT NOT NULL, "
@@ -69,14 +75,16 @@ class LedgerFile:
 
     def reserve(self, budget: RunBudget) -> None:
         """Tell the run how far its budget goes, and charge every agent for that far."""
+        run_id = budget.run_id
         with self._transaction() as rows:
             ledgers = rows.load(budget)
             budget.allow(ledgers)
             if rounds := budget.allowance.rounds:
-                pairs = zip(ledgers, budget.account.mechanisms, strict=True)
-                run_id = budget.run_id
-                charged = [ledger.charge(run_id, mechanism, rounds - 1) for ledger, mechanism in pairs]
-                rows.store(run_id, [ledger.uncover(run_id, budget.uncovered) for ledger in charged])
+
+                def charged(ledger: Ledger, mechanism: Releases) -> Ledger:
+                    return ledger.charge(run_id, mechanism, rounds - 1).uncover(run_id, budget.uncovered)
+
+                rows.store(run_id, changed_alike(ledgers, budget.account.mechanisms, charged))
 
     def consult(self, budget: RunBudget) -> None:
         """Tell the run how far its budget goes; others will charge."""
@@ -90,15 +98,19 @@ class LedgerFile:
         """
         run_id = budget.run_id
         with self._transaction() as rows:
-            pairs = zip(rows.load(budget), budget.account.mechanisms, strict=True)
-            charged = [
-                ledger if run_id in ledger.entries else ledger.charge(run_id, mechanism, budget.k - 1)
-                for ledger, mechanism in pairs
-                if run_id in ledger.entries or budget.k > 0
-            ]
-            ran = [max(budget.k, rows.settled(run_id, ledger)) for ledger in charged]
-            settled = [_charged_exactly(*pair, run_id) for pair in zip(charged, ran, strict=True)]
-            rows.store(run_id, [ledger.uncover(run_id, budget.uncovered) for ledger in settled], budget.k)
+            ledgers = rows.load(budget)
+            ran = rows.settled(budget, ledgers)
+            known = [n for n, ledger in enumerate(ledgers) if run_id in ledger.entries or budget.k > 0]
+            for rounds in {ran[n] for n in known}:  # one number for all agents, but for what other runs left behind
+
+                def settled(ledger: Ledger, mechanism: Releases, rounds: int = rounds) -> Ledger:
+                    if run_id not in ledger.entries:
+                        ledger = ledger.charge(run_id, mechanism, budget.k - 1)
+                    return _charged_exactly(ledger, rounds, run_id).uncover(run_id, budget.uncovered)
+
+                these = [n for n in known if ran[n] == rounds]
+                mechanisms = (budget.account.mechanisms[n] for n in these)
+                rows.store(run_id, changed_alike((ledgers[n] for n in these), mechanisms, settled), budget.k)
 
     def knows(self, budget: RunBudget) -> bool:
         """Whether every agent of the run has been charged for it here."""
@@ -203,30 +215,54 @@ class _Rows:
         self._linked = bool(connection.execute("SELECT count(*) FROM (SELECT 1 FROM same LIMIT 1)").fetchone()[0])
 
     def load(self, budget: RunBudget) -> list[Ledger]:
-        """One ledger per agent of the run, with what earlier runs on its data have charged."""
-        return [self._ledger(empty, budget.run_id) for empty in budget.fresh_ledgers()]
+        """One ledger per agent of the run, with what earlier runs on its data have charged.
 
-    def _ledger(self, empty: Ledger, current: str | None = None) -> Ledger:
+        Those with the same entries share them, so that whoever computes with them may do it once.
+        """
+        empty, seen = budget.fresh_ledgers(), _Seen()
+        if self._linked or any(ledger.known_as for ledger in empty):
+            return [self._ledger(ledger, self._entries(ledger), seen, budget.run_id) for ledger in empty]
+        whose: dict[str, list[int]] = {}
+        for n, ledger in enumerate(empty):
+            whose.setdefault(ledger.data_digest, []).append(n)
+        for data, rows in groupby(self._of_data("run, agent, data, entry", empty), key=itemgetter(2)):
+            found = list(rows)  # and no more at a time: a million rows take a gigabyte
+            for n in whose[data]:
+                empty[n] = self._ledger(empty[n], found, seen, budget.run_id)
+        return empty
+
+    def _ledger(self, empty: Ledger, found: Sequence[_Row], seen: _Seen, current: str | None = None) -> Ledger:
         """Of each run the agent's own entry; of a run where the data lay with others, each of theirs.
 
         Another version of the data has other noise, so under one id it is another run. In the current run other agents
         have other parts of a data set: these entries are theirs alone.
         """
-        found, data = self._entries(empty), empty.data_digest
+        data = empty.data_digest
         took_part = {run for run, agent, _, _ in found if agent == empty.agent}
-        runs = {
-            _entry_name(run, agent, version, empty): _plain(entry)
+        runs = [
+            (_entry_name(run, agent, version, empty), entry)
             for run, agent, version, entry in found
             if agent == empty.agent or (run not in took_part and (run != current or version == data))
-        }
-        return replace(Ledger.from_dict({**empty.to_dict(), "runs": runs}), known_as=empty.known_as)
+        ]
+        return empty.holding(seen.entries(tuple(runs)))
 
-    def _entries(self, ledger: Ledger) -> list[tuple[str, str, str, Any]]:
-        """(run, agent, data, entry) of everything charged for these data, under whatever name."""
+    def _entries(self, ledger: Ledger) -> list[_Row]:
+        """Everything charged for these data, under whatever name."""
         columns = "SELECT run, agent, data, entry FROM entries WHERE data"
-        if not (self._linked or ledger.known_as):  # 100,000 agents ask
+        if not (self._linked or ledger.known_as):
             return self._connection.execute(f"{columns} = ?", (ledger.data_digest,)).fetchall()
         return self._connection.execute(f"{_ALIKE} {columns} IN alike", (_names(ledger),)).fetchall()
+
+    def _of_data(self, columns: str, ledgers: Sequence[Ledger], run_id: str | None = None) -> Iterator[Any]:
+        """These columns of all entries (of one run) for the data of many agents, some thousand to a question."""
+        if self._connection.execute("SELECT data FROM entries LIMIT 1").fetchone() is None:
+            return
+        digests, only = sorted({ledger.data_digest for ledger in ledgers}), "" if run_id is None else "AND run = ?"
+        wanted = f"data IN (SELECT value FROM json_each(?)) {only}"
+        question = f"SELECT {columns} FROM entries WHERE {wanted} ORDER BY data, run, agent"
+        for first in range(0, len(digests), _AT_ONCE):
+            asked = json.dumps(digests[first : first + _AT_ONCE])
+            yield from self._connection.execute(question, (asked,) if run_id is None else (asked, run_id)).fetchall()
 
     def names(self, ledger: Ledger) -> tuple[str, ...]:
         """What the data set is called by its owner."""
@@ -253,7 +289,7 @@ class _Rows:
             "SELECT count(*) FROM entries WHERE format = 1 AND data NOT IN (SELECT data FROM same) "
             "AND agent IN (SELECT value FROM json_each(?))"
         )
-        (count,) = self._connection.execute(question, (json.dumps(agents),)).fetchone()
+        (count,) = self._connection.execute(question, (json.dumps(agents),)).fetchone() if agents else (0,)
         if count:
             log.warning(
                 "%d ledger entries of format 1 belong to no data seen since, and the data of agent %s are new: "
@@ -270,26 +306,47 @@ class _Rows:
             "SELECT agent, data FROM entries GROUP BY agent, data ORDER BY CAST(agent AS INTEGER), data"
         )
         shown: set[tuple[str, str]] = set()
+        seen = _Seen()
         for agent, data in owners.fetchall():
             if (agent, data) not in shown:
                 ledger = Ledger(agent, data)
-                shown |= {(agent, version) for _, _, version, _ in self._entries(ledger)}
-                yield self._ledger(ledger)
+                found = self._entries(ledger)
+                shown |= {(agent, version) for _, _, version, _ in found}
+                yield self._ledger(ledger, found, seen)
 
-    def settled(self, run_id: str, ledger: Ledger) -> int:
-        """How many rounds of the run are known to have been run."""
-        question = "SELECT settled FROM entries WHERE data = ? AND run = ? AND agent = ?"
-        found = self._connection.execute(question, (ledger.data_digest, run_id, ledger.agent)).fetchone()
-        return int(found[0]) if found is not None else 0
+    def settled(self, budget: RunBudget, ledgers: Sequence[Ledger]) -> list[int]:
+        """How many rounds of the run are known to have been run, by each agent: now, or earlier."""
+        rows = self._of_data("data, agent, settled", ledgers, budget.run_id)
+        longer = {(data, agent): ran for data, agent, ran in rows if ran > budget.k}
+        return [longer.get((ledger.data_digest, ledger.agent), budget.k) for ledger in ledgers]
 
     def store(self, run_id: str, ledgers: Sequence[Ledger], settled: int = 0) -> None:
         self._tell_of_format_1(run_id, ledgers)
         self.link(ledgers)
+        entries = {id(ledger.entries): ledger.entries for ledger in ledgers}
+        texts = {which: _entry(one, run_id) for which, one in entries.items()}
         self._connection.executemany(
             f"INSERT INTO entries (data, run, agent, entry, settled, format) VALUES (?, ?, ?, ?, ?, {_FORMAT}) "
             "ON CONFLICT DO UPDATE SET entry = excluded.entry, settled = max(settled, excluded.settled)",
-            [(ledger.data_digest, run_id, ledger.agent, _entry(ledger, run_id), settled) for ledger in ledgers],
+            (
+                (ledger.data_digest, run_id, ledger.agent, texts[id(ledger.entries)], settled)
+                for ledger in sorted(ledgers, key=_by_data)  # a million rows then go to the end of their tree
+            ),
         )
+
+
+class _Seen:
+    """What was read already: agents whose rows say the same share what they say."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, Any], ...], Mapping[str, Entry]] = {}
+
+    def entries(self, rows: tuple[tuple[str, Any], ...]) -> Mapping[str, Entry]:
+        """Of (name of the run, entry as JSON) pairs."""
+        if rows not in self._known:
+            runs = {name: _plain(entry) for name, entry in rows}
+            self._known[rows] = Ledger.from_dict({**Ledger("", "").to_dict(), "runs": runs}).entries
+        return self._known[rows]
 
 
 def _charged_exactly(ledger: Ledger, rounds: int, run_id: str) -> Ledger:
@@ -317,5 +374,9 @@ def _plain(entry: Any) -> dict[str, Any]:
     return plain
 
 
-def _entry(ledger: Ledger, run_id: str) -> str:
-    return json.dumps(ledger.entries[run_id].to_dict())
+def _entry(entries: Mapping[str, Entry], run_id: str) -> str:
+    return json.dumps(entries[run_id].to_dict())
+
+
+def _by_data(ledger: Ledger) -> str:
+    return ledger.data_digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpp2.algorithms.base import NoiseSection
-from dpp2.algorithms.noise import XNoise, per_agent
+from dpp2.algorithms.noise import XNoise, one_for_alike, per_agent
 from dpp2.arrays import Array
 from dpp2.privacy.baselines import StepReleases, TrackingReleases
 from dpp2.privacy.releases import Memory
@@ -15,8 +15,9 @@ def step_releases(
 ) -> list[StepReleases]:
     """Of an algorithm that sends x + noise and takes one gradient step a round."""
     scales = _listed(noise, smoothness, "u_x", "decay")
-    return [
-        StepReleases(
+
+    def releases(M: float, u_x: float, r: float) -> StepReleases:
+        return StepReleases(
             dimension=dimension,
             smoothness=M,
             adjacency=adjacency,
@@ -26,8 +27,8 @@ def step_releases(
             steps=steps,
             bits=noise.grid,
         )
-        for M, u_x, r in zip(smoothness.tolist(), *scales, strict=True)
-    ]
+
+    return one_for_alike(releases, smoothness.tolist(), *scales)
 
 
 def tracking_releases(
@@ -35,8 +36,9 @@ def tracking_releases(
 ) -> list[TrackingReleases]:
     """Of gradient tracking with x + noise and y + noise sent."""
     scales = _listed(noise, smoothness, "u_x", "u_y", "decay")
-    return [
-        TrackingReleases(
+
+    def releases(M: float, u_x: float, u_y: float, r: float) -> TrackingReleases:
+        return TrackingReleases(
             dimension=dimension,
             alpha=alpha,
             smoothness=M,
@@ -46,8 +48,8 @@ def tracking_releases(
             decay=r,
             bits=noise.grid,
         )
-        for M, u_x, u_y, r in zip(smoothness.tolist(), *scales, strict=True)
-    ]
+
+    return one_for_alike(releases, smoothness.tolist(), *scales)
 
 
 def _listed(noise: NoiseSection, smoothness: Array, *keys: str) -> list[list[float]]:

@@ -203,6 +203,11 @@ class NoiseSection(Section):
             if isinstance(value, list) and len(value) != agents:
                 raise BadInput(f"noise.{key}", value, f"one entry for each of the {agents} agents, not {len(value)}")
 
+    @property
+    def alike(self) -> bool:
+        """Whether all agents have the same settings, so that one of them stands for all."""
+        return not any(isinstance(getattr(self, key), list) for key in type(self).model_fields)
+
     def scales_in(self, rounds: NDArray[np.int_], agents: int) -> dict[str, Array]:
         """The scale u·r^k of every noise, (rounds, agents); r = 1 where the noise does not decay."""
         decay = np.broadcast_to(getattr(self, "decay", 1.0), agents)
@@ -322,6 +327,8 @@ class AlgorithmSection(Section):
 
     def round_bytes(self, degrees: NDArray[np.int64], dimension: int) -> int:
         """Bytes of all messages of a round: every agent sends its row to each of its neighbours, in every phase."""
+        if not self.encodes:
+            return int(degrees.sum()) * EVERYTHING.size(dimension) * len(self.phases)
         return sum(
             degree * self.encoding(phase, agent).size(dimension)
             for phase in self.phases
@@ -373,6 +380,6 @@ def check_mixing(eigenvalues: Spectrum, weight: float = 1.0) -> None:
     if weight * eigenvalues.largest >= 2:
         raise Inadmissible(
             "network.weights",
-            f"P with λ_max = {eigenvalues.largest:.4g}",
+            f"P with {eigenvalues.at_most} {eigenvalues.largest:.4g}",
             f"weights with λ_max(P) < {2 / weight:.4g}, such as metropolis: agents drift apart otherwise",
         )

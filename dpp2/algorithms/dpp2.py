@@ -42,7 +42,7 @@ from dpp2.algorithms.declared import (
     Tunable,
     TwoTiers,
 )
-from dpp2.algorithms.noise import DECAY, Decay, Scale, decay_field, laplace, per_agent, scale_field
+from dpp2.algorithms.noise import DECAY, Decay, Scale, decay_field, laplace, one_for_alike, per_agent, scale_field
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.keys import EtaStream
@@ -147,8 +147,9 @@ class Dpp2Section(AlgorithmSection):
         assert isinstance(noise, Dpp2Noise)
         agents = len(smoothness)
         scales = (per_agent(u, agents).tolist() for u in (noise.u_e, noise.u_w, noise.decay))
-        return [
-            Dpp2Releases(
+
+        def releases(M: float, u_e: float, u_w: float, r: float) -> Dpp2Releases:
+            return Dpp2Releases(
                 dimension=dimension,
                 alpha=self.alpha,
                 smoothness=M,
@@ -158,8 +159,8 @@ class Dpp2Section(AlgorithmSection):
                 decay=r,
                 bits=noise.grid,
             )
-            for M, u_e, u_w, r in zip(smoothness.tolist(), *scales, strict=True)
-        ]
+
+        return one_for_alike(releases, smoothness.tolist(), *scales)
 
     def instability(self, gradient: Gradient, P: Matrix, x: Array, k: int) -> Divergence:
         return modes.instability(x, gradient, P, self._steps, k)

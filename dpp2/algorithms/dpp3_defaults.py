@@ -27,7 +27,7 @@ from dpp2.privacy.colluders import cuts
 from dpp2.privacy.epsilon_value import Unsupported
 from dpp2.privacy.holders import choose_holders
 from dpp2.topology import Graph
-from dpp2.weights import edge_weights, laplacian, spectrum
+from dpp2.weights import edge_weights, network_spectrum
 
 if TYPE_CHECKING:
     from dpp2.algorithms.dpp3 import Dpp3Section
@@ -56,7 +56,7 @@ def _with_eigenvalues(experiment: Experiment, section: Dpp3Section, graph: Graph
     """Written down, because every agent must mix with the same two numbers to the last bit."""
     if section.connectivity is not None and section.largest is not None:
         return section
-    found = spectrum(laplacian(graph, edge_weights(graph, experiment.network.weights)))
+    found = network_spectrum(graph, edge_weights(graph, experiment.network.weights))
     low = found.connectivity if found.connectivity > 0 else found.largest * 1e-4  # smaller than it is: mixes slower
     return section.updated(connectivity=section.connectivity or low, largest=section.largest or found.largest)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ Scale = Annotated[float, Field(ge=0)] | list[Annotated[float, Field(ge=0)]]
 Decay = Annotated[float, Field(ge=0, le=1)] | list[Annotated[float, Field(ge=0, le=1)]]
 Indices = NDArray[np.intp]
 DECAY = Tunable("decay", 0.3, 1.0, "linear", least=0.0, most=1.0)
+Made = TypeVar("Made")
 
 
 def scale_field(default: float) -> Any:
@@ -50,6 +51,15 @@ class XNoise(LaplaceNoise):
     scales: ClassVar[tuple[str, ...]] = ("u_x",)
 
     u_x: Scale = scale_field(0.0)
+
+
+def one_for_alike(make: Callable[..., Made], *columns: Sequence[float]) -> list[Made]:
+    """`make` of every agent's values; agents with the same values share what is made, and there may be a million."""
+    made: dict[tuple[float, ...], Made] = {}
+    rows = list(zip(*columns, strict=True))
+    for row in set(rows):
+        made[row] = make(*row)
+    return [made[row] for row in rows]
 
 
 def per_agent(value: float | list[float], agents: int) -> Array:

@@ -18,7 +18,7 @@ from dpp2.errors import BadInput
 from dpp2.privacy.accountant import cumulative, epsilon
 from dpp2.privacy.epsilon_value import Curve, Epsilon, Unsupported
 from dpp2.privacy.grid import largest_sizes, uncovered
-from dpp2.privacy.ledger import Allowance, Ledger
+from dpp2.privacy.ledger import Allowance, Ledger, distinct_pairs
 from dpp2.privacy.paper import PaperEpsilon
 from dpp2.privacy.releases import Releases
 
@@ -102,7 +102,7 @@ class Account:
     def distinct(self) -> tuple[Releases, ...]:
         """The mechanisms that can be the worst: of those that differ in M alone, the one with the largest."""
         worst: dict[Releases, Releases] = {}
-        for mechanism in self.mechanisms:
+        for mechanism in {id(one): one for one in self.mechanisms}.values():  # most agents share theirs
             key = replace(mechanism, smoothness=0.0)
             if key not in worst or mechanism.smoothness > worst[key].smoothness:
                 worst[key] = mechanism
@@ -144,10 +144,9 @@ class Account:
             return Allowance(wanted, self.epsilon(wanted))
         if self.unsupported_reason:
             return Allowance(0, self.unsupported_reason, f"no budget can be kept: {self.unsupported_reason.reason}")
-        pairs = zip(ledgers, self.mechanisms, strict=True)
         found = [
             ledger.rounds_within(self.budget, mechanism, run_id, wanted, resumed_at=resumed_at)
-            for ledger, mechanism in pairs
+            for ledger, mechanism in distinct_pairs(ledgers, self.mechanisms)
         ]
         return min(found, key=lambda allowance: (allowance.rounds, -_log10(allowance.total)))
 
@@ -210,7 +209,8 @@ def _bounds(declared: float | None, smoothness: Array) -> Array:
 
 def _on_computers(experiment: Experiment) -> Iterator[Note]:
     """What float64 makes of the noise."""
-    noise, rounds, agents = experiment.noise, experiment.run.rounds, experiment.network.agents
+    noise, rounds = experiment.noise, experiment.run.rounds
+    agents = 1 if noise.alike else experiment.network.agents  # a million agents times all rounds fit no memory
     if not noise.grid:
         yield Note("bits", "noise.grid = 0: ε is void on real computers, because the bits of doubles betray their sum")
         return

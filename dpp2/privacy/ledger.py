@@ -17,7 +17,7 @@ Charge a round BEFORE its first message leaves. A ledger is a value: `charge` an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +32,7 @@ from dpp2.privacy.releases import Plain, Releases, plain
 from dpp2.schema import Table
 
 VERSION = 1
+_NOTHING: Mapping[str, Entry] = MappingProxyType({})  # shared by all who have spent nothing
 _SHARED: Mapping[str, type[Releases]] = {cls.kind: cls for cls in (Dpp2Releases, *BASELINES)}
 
 
@@ -72,13 +73,13 @@ class Allowance:
     reason: str | None = None  # why fewer rounds than wanted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """All runs of one agent on one digest of its data."""
+    """All runs of one agent on one digest of its data. Agents that have spent the same may share their `entries`."""
 
     agent: str
     data_digest: str
-    entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    entries: Mapping[str, Entry] = field(default_factory=lambda: _NOTHING)
     known_as: tuple[str, ...] = ()  # other names of the same data: what was charged under them counts, too
 
     def charge(self, run_id: str, mechanism: Releases, round_index: int) -> Ledger:
@@ -170,8 +171,32 @@ class Ledger:
             raise BadInput("run id", run_id, "an id not used yet: this one has run with other privacy parameters")
         return entry
 
+    def holding(self, entries: Mapping[str, Entry]) -> Ledger:
+        """The same agent's ledger with these entries. Without `replace`, which a million agents would feel."""
+        return Ledger(self.agent, self.data_digest, entries, self.known_as)
+
     def _with(self, run_id: str, entry: Entry) -> Ledger:
         return replace(self, entries=MappingProxyType({**self.entries, run_id: entry}))
+
+
+def changed_alike(
+    ledgers: Iterable[Ledger], mechanisms: Iterable[Releases], change: Callable[[Ledger, Releases], Ledger]
+) -> list[Ledger]:
+    """`change` of every ledger. Where agents share entries and mechanism, it is asked once for all of them."""
+    found: dict[tuple[int, int], Mapping[str, Entry]] = {}
+    changed = []
+    for ledger, mechanism in zip(ledgers, mechanisms, strict=True):
+        alike = id(ledger.entries), id(mechanism)
+        if alike not in found:
+            found[alike] = change(ledger, mechanism).entries
+        changed.append(ledger.holding(found[alike]))
+    return changed
+
+
+def distinct_pairs(ledgers: Sequence[Ledger], mechanisms: Sequence[Releases]) -> Iterable[tuple[Ledger, Releases]]:
+    """One agent for each way of sharing entries and mechanism."""
+    pairs = zip(ledgers, mechanisms, strict=True)
+    return {(id(ledger.entries), id(mechanism)): (ledger, mechanism) for ledger, mechanism in pairs}.values()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,8 +191,18 @@ class ProblemSection(Section):
         A ledger is kept under it, so what only enters the objective (the regulariser) must not: changing it would open
         a fresh ledger on the same records.
         """
+        return outside or f"[{self._identity_table}, {agent}]".encode()
+
+    @cached_property
+    def _identity_table(self) -> str:
+        """What is the same in the identities of all agents, as JSON: a million agents ask."""
         table = {key: value for key, value in self.digest_table().items() if key not in self.regulariser}
-        return outside or json.dumps([table, agent], sort_keys=True).encode()
+        return json.dumps(table, sort_keys=True)
+
+    def updated(self, **values: Any) -> Self:
+        copy = super().updated(**values)
+        copy.__dict__.pop("_identity_table", None)  # of the old values
+        return copy
 
     def digest_table(self) -> Table:
         """Without the data set's name: it is the owner's own, and may be another one on every machine."""

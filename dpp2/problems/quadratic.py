@@ -15,7 +15,8 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, OneSample, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, OneSample, ProblemSection
+from dpp2.problems.draws import standard_normals
 
 
 class QuadraticSection(ProblemSection):
@@ -35,8 +36,7 @@ class QuadraticSection(ProblemSection):
                 f"one entry for each of the {agents} agents, not {len(self.curvature)}",
             )
         curvature = np.broadcast_to(self.curvature, agents)[np.asarray(owned)]
-        seed = self.drawing_seed()
-        centres = np.stack([agent_rng(seed, DATA, agent).standard_normal(self.dimension) for agent in owned])
+        centres = standard_normals(self.drawing_seed(), DATA, owned, self.dimension)
         return Quadratic(curvature[:, None], self.spread * centres)
 
 

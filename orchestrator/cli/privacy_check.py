@@ -82,8 +82,9 @@ def _print_document(checked: Checked) -> None:
 
 
 def _print(checked: Checked) -> None:
-    smallest, largest = checked.eigenvalues.connectivity, checked.eigenvalues.largest
-    console.print(f"admissible: λ(P) from {smallest:.4g} to {largest:.4g}, G ≻ 0")
+    found = checked.eigenvalues
+    least = "an unknown λ_2 (too costly to find here)" if np.isnan(found.connectivity) else f"{found.connectivity:.4g}"
+    console.print(f"admissible: λ(P) from {least} to {'at most ' * found.bounded}{found.largest:.4g}, G ≻ 0")
     print_table(("condition (paper, sufficient)", "left", "right", ""), map(_cells, checked.conditions))
     _print_curve(checked.account, checked.rounds)
     print_notes(checked.account.notes)

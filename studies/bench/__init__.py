@@ -9,5 +9,6 @@ BENCHMARKS = LazyRegistry(
         "network": "studies.bench.network:NETWORK",
         "audit": "studies.bench.audit:AUDIT",
         "hostile": "studies.bench.hostile:HOSTILE",
+        "scale": "studies.bench.scale:SCALE",
     },
 )

@@ -199,8 +199,9 @@ async def workers(
     settings = [{**shared, "groups": process, "every": every} for process in groups]
     processes = await asyncio.gather(*(Process.module("worker", one, SETTINGS) for one in settings))
     ports: dict[str, int] = {}
-    for process in processes:
+    for process in processes:  # all of them before the first is waited for, which may take too long
         stack.push_async_callback(process.end)
+    for process in processes:
         ports |= await process.hear()
     return processes, ports
 

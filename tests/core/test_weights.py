@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from dpp2 import BadInput
 from dpp2.topology import Graph, Weights
-from dpp2.weights import DENSE_UP_TO, _lanczos, check_step, check_weights, edge_weights, spectrum, weight_matrix
+from dpp2.weights import DENSE_UP_TO, check_step, check_weights, edge_weights, lanczos_spectrum, spectrum, weight_matrix
 from tests.core.programs import graph, matrix
 
 KINDS = ["metropolis", "laplacian", "laplacian-spectral", "plain"]
@@ -136,7 +136,7 @@ def test_check_refuses_a_graph_that_falls_apart() -> None:
 def test_lanczos_agrees_with_the_dense_solver() -> None:
     """Above 2,000 agents spectra come from Lanczos: λ_max to full accuracy, λ̲ to three digits."""
     P = matrix("erdos-renyi", 300, seed=1)
-    ours, dense = _lanczos(P), spectrum(P)
+    ours, dense = lanczos_spectrum(P), spectrum(P)
     assert ours.largest == pytest.approx(dense.largest, rel=1e-10)
     assert ours.connectivity == pytest.approx(dense.connectivity, rel=2e-3)
     assert abs(ours.smallest) < 1e-14
@@ -148,7 +148,7 @@ def test_lanczos_is_what_large_networks_use() -> None:
     P = matrix("erdos-renyi", 2100, seed=1, probability=0.01)
     assert P.shape[0] > DENSE_UP_TO
     found = spectrum(P)
-    assert found == _lanczos(P)  # and a refusal is the same every time
+    assert found == lanczos_spectrum(P)  # and a refusal is the same every time
     dense = np.linalg.eigvalsh(P.toarray())
     assert found.largest == pytest.approx(dense[-1], rel=1e-10)
     assert found.connectivity == pytest.approx(dense[1], rel=2e-3)

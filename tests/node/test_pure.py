@@ -15,6 +15,7 @@ from dpp2 import BadInput
 from dpp2 import keys as keyed
 from dpp2.topology import Graph
 from dpp2.weights import edge_weights, weight_matrix
+from node import mixing
 from node.cluster import Cluster
 from node.disk import RealDisk
 from node.errors import NodeFailed
@@ -51,6 +52,22 @@ def test_mixing_adds_as_the_sparse_product_does(graph: Graph, kind: Any, seed: i
     mixer = Mixer(graph, edge_weights(graph, kind), owned, [*owned, *others])
     whole = weight_matrix(graph, kind) @ values
     assert mixer.mix(values[owned], [values[agent].tobytes() for agent in others]).tobytes() == whole[owned].tobytes()
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+@pytest.mark.parametrize("d", [1, 10])
+def test_mixing_adds_in_order_however_many_agents_there_are(d: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a sparse product, or some agents after the other: the bits of the embedded product either way."""
+    monkeypatch.setattr(mixing, "_MANY", few)
+    agents = 3000
+    pairs = np.random.default_rng(1).integers(0, agents, (2, 12_000))
+    graph = Graph.linked(agents, *pairs)
+    values = np.random.default_rng(d).standard_normal((agents, d)) * 10.0 ** (np.arange(agents)[:, None] % 20)
+    values[::7] = -0.0
+    owned, others = list(range(0, agents, 2)), list(range(agents - 1, 0, -2))
+    mixer = Mixer(graph, edge_weights(graph, "metropolis"), owned, [*owned, *others])
+    whole = weight_matrix(graph, "metropolis") @ values
+    assert mixer.mix(values[owned], [values[others].tobytes()]).tobytes() == whole[owned].tobytes()
 
 
 @pytest.mark.parametrize("d", [1, 3, 70_000])
@@ -430,7 +447,7 @@ def test_a_link_is_named_either_way(tmp_path: Path) -> None:
         ('[agents]\n0 = "a:1"\n[links]\n"0-1" = "a"', "an address such as"),
         ("[agents", "valid TOML"),
         ("agents = 3", "the tables"),
-        ('[agents]\n0 = "a:1"\n[nodes]\n', "and nothing else"),
+        ('[agents]\n0 = "a:1"\n[nodes]\n', "and no nodes"),
     ],
 )
 def test_clusters_that_are_refused(text: str, message: str, tmp_path: Path) -> None:

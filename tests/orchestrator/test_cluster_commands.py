@@ -446,7 +446,7 @@ CLUSTERS = {
     '[agents]\n0 = "nowhere"\n': "an address such as",
     '[agents]\nzero = "a:1"\n': "the number of an agent",
     '[agents]\n0 = "a:1"\n[links]\n"0+1" = "b:1"\n': "two agents",
-    "[nodes]\n": "the tables [agents] and [links], and nothing else",
+    "[nodes]\n": "the tables [agents], [hosts] and [links], and no nodes",
 }
 
 

@@ -169,12 +169,14 @@ class TestHeartbeat:
         assert capsys.readouterr().err == ""
 
 
-def test_a_run_says_what_it_does_before_its_first_round(tmp_path: Path, quick_plot: None) -> None:
+def test_a_run_says_what_it_does_before_its_first_round_and_after_its_last(tmp_path: Path, quick_plot: None) -> None:
     from dpp2 import Experiment
     from orchestrator import runner
 
     told: list[str] = []
     experiment = Experiment.load(overrides={"network.topology": "ring", "network.agents": 4, "run.rounds": 3})
     runner.start(experiment, tmp_path / "run", stem="", force=False, progress=lambda *seen: told.append(seen[2]))
-    assert told[:2] == ["drawing the graph and the objectives", "consulting the ledgers"]
+    assert told[:2] == ["drawing the graph and checking its weights", "drawing the objectives of 4 agents"]
+    assert told[2] == "consulting the ledgers"
+    assert told[-1] == "writing results, then settling ledgers"
     assert os.path.exists(tmp_path / "run/metrics.csv")

@@ -41,7 +41,7 @@ class TestSentences:
     def test_a_cluster_file_with_other_tables_is_named(self, dpp2: Call, tmp_path: Path) -> None:
         (tmp_path / "paper.toml").write_text("[run]\nrounds = 3\n")
         ended = dpp2("certs", "--cluster", tmp_path / "paper.toml", "--out", tmp_path / "certs")
-        assert "the tables [agents] and [links], and no run" in ended.err
+        assert "the tables [agents], [hosts] and [links], and no run" in ended.err
 
 
 class TestFolders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,14 @@ class TestNotes:
         assert stopped.rounds < stopped.experiment.run.rounds
         assert stopped.privacy.notes[-1] == said
         assert said not in run(experiment()).privacy.notes
+
+
+def test_an_account_takes_memory_by_agents_and_not_by_agents_times_rounds() -> None:
+    """A thousand rounds of a hundred thousand agents took gigabytes for a note on coverage."""
+    large = {"run.rounds": 10_000, "network.agents": 5_000, "network.topology": "ring", "problem.name": "quadratic"}
+    experiment, smoothness = Experiment.load(overrides=large).resolve(), np.ones(5_000)
+    tracemalloc.start()
+    Account.of(experiment, smoothness, 10)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000 * 5_000

@@ -1,0 +1,148 @@
+"""`dpp2 bench scale`: how time and memory grow with the number of agents, in one process and over nodes.
+
+A small world of mean degree 10, quadratic objectives, d = 10, nothing recorded. Every embedded run has a process of its
+own. What 100 hosts would do is computed from these figures, not measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpp2 import Experiment
+from dpp2.prepared import PreparedRun
+from dpp2.topology import Graph
+from node.codec import encode
+from studies.bench.benchmark import Bench, Benchmark, Note
+from studies.bench.contenders import nodes, together
+from studies.bench.scale_numbers import HOSTS, EmbeddedRun, NodesRun, ScaleMeasured, exponent, planned, table
+from studies.bench.scale_run import SETTINGS
+from studies.tables import TextTable
+
+_EMBEDDED = (1_000, 10_000, 100_000, 1_000_000)
+_OVER_NODES = tuple((agents, count) for agents in (1_000, 10_000, 100_000) for count in (2, 4))
+_ROUNDS, _REPETITIONS = 10, 3
+_PATIENCE = 300.0  # seconds for one run over nodes
+_NUMBER = 8  # bytes
+
+
+class ScaleBenchmark(Benchmark[ScaleMeasured]):
+    """Agents from a thousand to a million: rounds per second, memory, set-up, bytes on the wire."""
+
+    def measure(self, asked: Bench) -> ScaleMeasured:
+        runs = [_embedded(agents, asked.note) for agents in _EMBEDDED]
+        rates = {run.agents: run.rounds_per_second for run in runs}
+        over_nodes = [_over_nodes(agents, count, rates, asked.note) for agents, count in _OVER_NODES]
+        prepared = _prepared(max(_EMBEDDED))
+        sent = rows_sent(prepared.graph, _blocks(prepared.graph.agents, HOSTS))
+        phases = len(prepared.experiment.algorithm.phases)
+        busiest = int(sent.sum(axis=1).max()) * phases * _row_bytes(prepared)
+        return ScaleMeasured(
+            embedded=runs,
+            nodes=over_nodes,
+            round_exponent_in_edges=exponent([r.edges for r in runs], [1 / r.rounds_per_second for r in runs]),
+            setup_exponent_in_agents=exponent([r.agents for r in runs], [r.setup_seconds for r in runs]),
+            hosts=planned(runs, over_nodes, busiest, phases),
+        )
+
+    def table(self, measured: ScaleMeasured) -> TextTable:
+        return table(measured)
+
+
+def _embedded(agents: int, note: Note) -> EmbeddedRun:
+    note(f"{agents:,} agents embedded")
+    command = [sys.executable, "-m", "studies.bench.scale_run", str(agents)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return EmbeddedRun(**json.loads(ended.stdout))
+
+
+def _prepared(agents: int) -> PreparedRun:
+    return PreparedRun.of(Experiment.load(overrides=[*SETTINGS, f"network.agents={agents}"]))
+
+
+def _over_nodes(agents: int, count: int, rates: dict[int, float], note: Note) -> NodesRun:
+    """A run that does not start, or not in time, is told as one."""
+    note(f"{agents:,} agents on {count} nodes")
+    prepared = _prepared(agents)
+    try:
+        found = asyncio.run(asyncio.wait_for(_driven(prepared, count), _PATIENCE))
+    except TimeoutError:
+        return NodesRun(agents, count, failure=f"no result within {_PATIENCE:.0f} s")
+    except Exception as error:  # gRPC, a child that died: whatever it is, the other sizes are still measured
+        return NodesRun(agents, count, failure=f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
+    of_embedded = found.rounds_per_second / rates[agents] if agents in rates else float("nan")
+    return replace(found, of_embedded=of_embedded)
+
+
+async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
+    agents, began = prepared.graph.agents, time.perf_counter()
+    async with nodes(prepared, together(agents, count)) as driven:
+        await driven.block(1)
+        ready = time.perf_counter() - began
+        per_round = median([await driven.block(_ROUNDS) / _ROUNDS for _ in range(_REPETITIONS)])
+        held = sum(used.resident for used in await driven.used())
+    owner = _blocks(agents, count)
+    phases = prepared.experiment.algorithm.phases
+    return NodesRun(
+        agents,
+        count,
+        setup_seconds=ready,
+        rounds_per_second=1 / per_round,
+        bytes_per_agent=held / agents,
+        frame_bytes=frame_bytes(prepared, owner),
+        least_bytes=int(rows_sent(prepared.graph, owner).sum()) * len(phases) * _row_bytes(prepared),
+    )
+
+
+def _blocks(agents: int, count: int) -> NDArray[np.int64]:
+    """Who hosts each agent, where consecutive ones are hosted together (as `contenders.together` does)."""
+    owner = np.empty(agents, dtype=np.int64)
+    for host, (first, last) in enumerate(pairwise(agents * n // count for n in range(count + 1))):
+        owner[first:last] = host
+    return owner
+
+
+def crossing(graph: Graph, owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(agent, host) for every host other than its own that has a neighbour of the agent: ascending, each once."""
+    ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    pairs = np.stack([ends[:, 0], owner[ends[:, 1]]], axis=1)
+    codes = np.unique(pairs[owner[ends[:, 0]] != pairs[:, 1]] @ np.array([owner.max() + 1, 1]))
+    return np.stack(np.divmod(codes, owner.max() + 1), axis=1)
+
+
+def rows_sent(graph: Graph, owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(hosts, hosts): rows that one must send to the other in a phase, each agent's once. The cut's minimum."""
+    hosts, across = int(owner.max()) + 1, crossing(graph, owner)
+    sent = np.zeros((hosts, hosts), dtype=np.int64)
+    np.add.at(sent, (owner[across[:, 0]], across[:, 1]), 1)
+    return sent
+
+
+def frame_bytes(prepared: PreparedRun, owner: NDArray[np.int64]) -> int:
+    """Bytes of all frames of a round, as nodes encode them."""
+    across, dimension = crossing(prepared.graph, owner), prepared.objective([0]).dimension
+    sent: dict[tuple[int, int], Any] = {}
+    for sender, host in across.tolist():
+        sent.setdefault((int(owner[sender]), host), []).append(sender)
+    return sum(
+        len(encode(prepared.run_id, 1, phase, senders, np.ones((len(senders), dimension))))
+        for phase in prepared.experiment.algorithm.phases
+        for senders in sent.values()
+    )
+
+
+def _row_bytes(prepared: PreparedRun) -> int:
+    return _NUMBER * prepared.objective([0]).dimension
+
+
+SCALE = ScaleBenchmark()

@@ -35,7 +35,8 @@ def logged(simulation: Simulation, directory: RunDirectory) -> Iterator[Callable
         log.add(Ended(stopped.k, "interrupted", str(stopped)))
         raise
     except (RunFailed, BadInput) as failure:
-        log.add(Ended(simulation.k, "failed", str(failure)))
+        if log.begun:  # a resumption that is refused is no news of the run
+            log.add(Ended(simulation.k, "failed", str(failure)))
         raise
     finally:
         log.close()

@@ -103,6 +103,11 @@ class EventLog:
             self._began = now
         self._write(_text(line, now))
 
+    @property
+    def begun(self) -> bool:
+        """Whether the run has begun, or gone on, since this log was opened."""
+        return self._began > 0
+
     def due(self) -> bool:
         """Whether it is time for a line on rounds. Asked after every round or so, it must cost nothing."""
         now = self._clock()

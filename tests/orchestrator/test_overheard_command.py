@@ -57,12 +57,12 @@ def test_a_run_that_nobody_audited_is_one_sentence(dpp2: Call, two: tuple[Path, 
 
 
 def test_the_demo_runs_audits_and_shows_both_halves() -> None:
+    """The two side by side, then both in one table."""
     recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
-    commands = [line.split()[1:] for line in recipe.group(1).splitlines() if "/dpp2 " in line]
-    runs = [(words[1], words[words.index("--out") + 1]) for words in commands if words[0] == "run"]
-    assert [file for file, _ in runs] == ["experiments/paper.toml", "experiments/tier-three.toml"]
-    assert all((ROOT / file).is_file() for file, _ in runs)
-    folders = [folder for _, folder in runs]
-    assert [words[1] for words in commands if words[0] == "audit"] == folders
-    assert commands[-1] == ["overheard", *folders]
+    runs = dict(re.findall(r"/dpp2 run (\S+) --out (\S+)", recipe.group(1)))
+    assert set(runs) == {"experiments/paper.toml", "experiments/tier-three.toml"}
+    assert all((ROOT / file).is_file() for file in runs)
+    assert set(re.findall(r"/dpp2 audit (\S+)", recipe.group(1))) == set(runs.values())
+    last = re.findall(r"/dpp2 overheard (.*)", recipe.group(1))
+    assert last == [" ".join(runs[f"experiments/{name}.toml"] for name in ("paper", "tier-three"))]

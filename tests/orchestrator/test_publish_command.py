@@ -78,7 +78,8 @@ class TestPublish:
         dpp2("privacy", "publish", tmp_path / "run")
         published = strict((tmp_path / "run/privacy.json").read_text())["published"]
         assert published["epsilon"] > printed["epsilon"]
-        assert printed["not_covered"].keys() == {"solution.npz", "truth.npz", "metrics.csv", "checkpoint"}
+        uncovered = {"solution.npz", "truth.npz", "metrics.csv", "checkpoint", "result.json", "events.jsonl"}
+        assert printed["not_covered"].keys() == uncovered
         assert all(label.startswith("not covered by ε") for label in printed["not_covered"].values())
 
     def test_a_run_of_no_rounds_has_nothing_to_publish(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:

@@ -262,7 +262,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("experiment", "adjacency", "smoothness", "reason"),
         [
-            (replace(quadratic(), algorithm=Other()), 0.1, 1.0, "dpp2 only"),
+            (replace(quadratic(), algorithm=Other()), 0.1, 1.0, "no model of other"),
             (quadratic(**{"noise.u_e": [1.0] * 6}), 0.1, 1.0, "one per agent"),
             (quadratic(**{"network.agents": 3000}), 0.1, 1.0, "at most 2000 agents"),
             (quadratic(), 0.0, 1.0, "adjacency is 0"),

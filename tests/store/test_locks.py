@@ -43,7 +43,7 @@ class TestALiveRun:
         with opened_run(run):
             ended = dpp2("run", "--out", run, "--force", *small)
         assert (ended.code, contents(run)) == (2, before)
-        assert ended.err.startswith(f"dpp2: --out = '{run}'")
+        assert ended.err.startswith("dpp2: --out = ")
         assert "no other command is using" in ended.err
 
     def test_is_not_resumed(self, dpp2: Call, run: Path) -> None:
@@ -51,7 +51,7 @@ class TestALiveRun:
         with opened_run(run):
             ended = dpp2("run", "--resume", run, "--set", "run.rounds=9")
         assert (ended.code, contents(run)) == (2, before)
-        assert ended.err.startswith(f"dpp2: --resume = '{run}'")
+        assert ended.err.startswith("dpp2: --resume = ")
 
     def test_is_not_audited(self, dpp2: Call, run: Path) -> None:
         with opened_run(run):

@@ -89,7 +89,7 @@ def test_command_prints_one_document(tmp_path: Path, dpp2: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["fig9"], "WHAT = 'fig9': expected one of fig1, fig2, fig3, table1, tier3, zero-sum, comparison"),
+        (["fig9"], "WHAT = 'fig9': expected one of fig1, fig2, fig3, table1, tier3, zero-sum, overview"),
         (["fig3", "--seeds", 0], "--seeds = 0: expected a whole number ≥ 1"),
         (["table1", "--rounds", -1], "--rounds = -1: expected a whole number ≥ 1"),
     ],

@@ -65,7 +65,7 @@ class Playground:
         try:
             async with self._busy:
                 if viewer and self._newest.get(viewer) != number:
-                    raise Refused("a newer question came after this one", 409)
+                    raise Refused("", 204)  # a newer question came after this one: nothing to say, and no error
                 found = self._kept.get(key) or await self._worker.do(_PLAY, dict(given))
         except BrokenProcessPool:
             raise Refused("that was too much for this machine: less of it may do", 500) from None

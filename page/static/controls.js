@@ -67,7 +67,7 @@ export class Controls {
     this.busy(true);
     try {
       const answer = await fetch(`/play?${query}`);
-      if (asked !== this.asked || answer.status === 409) return;
+      if (asked !== this.asked || answer.status === 204) return;
       this.take(answer.ok ? await answer.json() : { refused: await answer.text() });
     } catch {
       this.refuse("The page's server does not answer. It can be started again with dpp2 playground.");

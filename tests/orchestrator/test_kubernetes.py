@@ -190,7 +190,8 @@ def test_nothing_is_open_by_default_but_names(manifests: Manifests) -> None:
 def commands_of_the_page() -> str:
     """The shell lines of the page's part on Kubernetes that make Secrets."""
     page = (ROOT / "docs" / "multi-machine.md").read_text()
-    lines = re.findall(r"^    (.*)$", page.partition("## Kubernetes")[2].partition("\n## ")[0], re.MULTILINE)
+    part = page.partition("## Kubernetes")[2].partition("\n## ")[0]
+    lines = "".join(re.findall(r"^```sh.*?\n(.*?)^```", part, re.MULTILINE | re.DOTALL)).splitlines()
     return "\n".join(line for line in lines if not re.match(r"make |kubectl apply|kubectl -n dpp2 logs|dpp2 ", line))
 
 

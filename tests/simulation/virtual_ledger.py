@@ -27,8 +27,8 @@ class VirtualLedger(LedgerFile):
     def load(self, budget: RunBudget) -> list[Ledger]:
         return [self._ledgers.get(fresh.agent, fresh) for fresh in budget.fresh_ledgers()]
 
-    def settled(self, run_id: str, ledger: Ledger) -> int:
-        return self._settled[ledger.agent]
+    def settled(self, budget: RunBudget, ledgers: Sequence[Ledger]) -> list[int]:
+        return [max(self._settled.get(ledger.agent, 0), budget.k) for ledger in ledgers]
 
     def store(self, run_id: str, ledgers: Sequence[Ledger], settled: int = 0) -> None:
         for ledger in ledgers:

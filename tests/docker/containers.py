@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from dpp2 import Experiment
 from node.cluster import Cluster
@@ -96,7 +97,11 @@ class Project:
         return bool(self.inspect(service)["State"]["Status"] == "exited")
 
     def services(self) -> list[str]:
-        return self.compose("config", "--services").split()
+        """Those that `up` starts: the page is behind a profile."""
+        written = yaml.safe_load((self.folder / "docker-compose.yml").read_text())["services"]
+        return [
+            name for name in self.compose("config", "--services").split() if "profiles" not in written.get(name, {})
+        ]
 
     def home(self, agent: int) -> Path:
         return self.folder / "runs" / "nodes" / f"agent-{agent}"

@@ -88,7 +88,7 @@ def test_installed_it_is_not_the_checkout(installed: Path) -> None:
 @pytest.mark.slow
 def test_every_command_of_the_readme_is_there(installed: Path) -> None:
     named = readme_commands()
-    assert {"run", "audit", "compare", "privacy plan", "reproduce", "matrix"} <= set(named)
+    assert {"run", "audit", "compare", "privacy epsilon", "privacy publish", "reproduce"} <= set(named)
     for name in named:
         assert "Example" in command(installed / "venv/bin/dpp2", *name.split(), "--help", cwd=installed), name
 
@@ -103,6 +103,7 @@ def test_it_runs_audits_accounts_and_spreads_over_processes(installed: Path) -> 
     assert same[0] == same[1]
     command(dpp2, "audit", "here", "--no-game", cwd=installed)
     command(dpp2, "privacy", "check", "experiments/paper.toml", cwd=installed)
-    command(dpp2, "compare", *small, "--algorithms", "dpp2,dgd", "--set", "run.rounds=5", "--seeds", "1", cwd=installed)
+    few = ("--quick", "--algorithms", "dpp2,dgd", "--epsilon", "10", "--seeds", "2")
+    command(dpp2, "compare", "here/experiment.toml", *few, cwd=installed)
     program = "from dpp2 import Experiment, run; run(Experiment(run={'rounds': 5})).save('kept')"
     command(installed / "venv/bin/python", "-c", program, cwd=installed)

@@ -19,6 +19,7 @@ less than 2^−38: `WITHIN`. What this costs, `algorithms.cancelling_noise` says
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Literal
 
@@ -71,7 +72,7 @@ class EdgeNoise:
         return drawn
 
 
-class _Law:
+class _Law(ABC):
     """m of all edges, in units of their scales or on a grid. `width`: words of a gradient round."""
 
     def __init__(self, streams: Sequence[Keystream], dimension: int, width: int) -> None:
@@ -86,9 +87,9 @@ class _Law:
             words = np.ascontiguousarray(words_of_many(self.streams[some.start : some.stop], 0, start, count))
             self.turn(words, variates[some.start : some.stop], some, start)
 
+    @abstractmethod
     def turn(self, words: Words, variates: Array, edges: range, start: int) -> None:
         """These words, the first of which is word `start` of its stream, into variates of these edges."""
-        raise NotImplementedError
 
 
 class _Laplace(_Law):

@@ -22,6 +22,7 @@ COPY adversary adversary
 COPY store store
 COPY studies studies
 COPY page page
+COPY experiments experiments
 # What only builds and tests need stays behind: the packages' own tests, pip, setuptools.
 RUN /opt/dpp2/bin/pip install --quiet --no-deps . \
  && find /opt/dpp2/lib -type d -name tests -prune -exec rm -rf {} + \

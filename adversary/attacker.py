@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adversary.attacks import ATTACKS, Attack
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth, insider
-from adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth, insider
+from dpp2.adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS, Attack
-from adversary.findings import Finding, Skipped, attempt
-from adversary.game_result import GameResult, game_result
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.verdicts import Evidence, Verdict, judge
-from adversary.views import View
 from dpp2 import BadInput, Experiment
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.findings import Finding, Skipped, attempt
+from dpp2.adversary.game_result import GameResult, game_result
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.verdicts import Evidence, Verdict, judge
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported

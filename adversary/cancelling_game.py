@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, kve, ndtr, ndtri
 
-from adversary.bounds import LowerBound, Trials, lower_bound
+from dpp2.adversary.bounds import LowerBound, Trials, lower_bound
 from dpp2.algorithms.base import AgentContext, EdgeKey
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment

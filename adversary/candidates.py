@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversary.attacks.float_bits import Excludes, ruled_out_share
-from adversary.knowledge import Knowledge
-from adversary.scoring import Truth
+from dpp2.adversary.attacks.float_bits import Excludes, ruled_out_share
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.scoring import Truth
 from dpp2.grid import GridNoise
 from dpp2.inversion import Law
 from dpp2.keys import NoiseStream, seed_key

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from adversary.attacks.base import Attack, Estimate
-from adversary.attacks.float_bits import Exclusion
-from adversary.candidates import ruled_out
-from adversary.scoring import Errors, Truth, score
-from adversary.views import View
+from dpp2.adversary.attacks.base import Attack, Estimate
+from dpp2.adversary.attacks.float_bits import Exclusion
+from dpp2.adversary.candidates import ruled_out
+from dpp2.adversary.scoring import Errors, Truth, score
+from dpp2.adversary.views import View
 
 QUANTITIES = {"x": "x_i", "gradient": "∇f_i", "eta": "η"}
 

@@ -31,8 +31,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from adversary.bounds import Coins, Trials
-from adversary.real_bits import log_ratios
+from dpp2.adversary.bounds import Coins, Trials
+from dpp2.adversary.real_bits import log_ratios
 from dpp2.algorithms.base import AgentContext
 from dpp2.algorithms.dpp2 import Dpp2Noise, Dpp2Section
 from dpp2.arrays import Array

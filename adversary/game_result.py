@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from adversary.bounds import Curve, LowerBound, TradeOff, lower_bound, trade_off
-from adversary.cancelling_game import CancellingGame, GaussianTradeOff, PureTradeOff, proven
-from adversary.cancelling_game import play as play_cancelling
-from adversary.game import Game, longest, play_and_stop, predicted
-from adversary.understatement import smallest_caught
+from dpp2.adversary.bounds import Curve, LowerBound, TradeOff, lower_bound, trade_off
+from dpp2.adversary.cancelling_game import CancellingGame, GaussianTradeOff, PureTradeOff, proven
+from dpp2.adversary.cancelling_game import play as play_cancelling
+from dpp2.adversary.game import Game, longest, play_and_stop, predicted
+from dpp2.adversary.understatement import smallest_caught
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import BadInput

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpp2.arrays import Array, frozen
 from dpp2.errors import BadInput, one_line
-from store.files import write_npz
+from dpp2.store.files import write_npz
 
 Channels = NDArray[np.int64]  # (C, 2): directed pairs (sender, receiver)
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS, Attack
-from adversary.audit import AuditReport
-from adversary.audit import audit as examine
 from dpp2 import BadInput, Result
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.audit import audit as examine
 from dpp2.errors import UnknownName
-from store.files import write_text
-from store.results import save
+from dpp2.store.files import write_text
+from dpp2.store.results import save
 
 
 def audit(
@@ -34,7 +34,7 @@ def audit(
         report = examine(save(result, Path(folder) / "run"), chosen, who, game=game)
     report = replace(report, run=f"run {result.run_id[:12]}")
     if page is not None:
-        from adversary.report import render  # which draws
+        from dpp2.adversary.report import render  # which draws
 
         write_text(Path(page), render(report, agent))
     return report

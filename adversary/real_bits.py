@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from adversary.attacks.float_bits import could_have_produced, is_on_grid
+from dpp2.adversary.attacks.float_bits import could_have_produced, is_on_grid
 from dpp2.arrays import Array
 from dpp2.grid import grid, to_grid
 from dpp2.inversion import Law

@@ -14,9 +14,9 @@ from typing import Self
 
 import numpy as np
 
-from adversary.attacks.base import Estimate
-from adversary.knowledge import Knowledge, Own
 from dpp2 import BadInput, Experiment
+from dpp2.adversary.attacks.base import Estimate
+from dpp2.adversary.knowledge import Knowledge, Own
 from dpp2.arrays import Array
 from dpp2.errors import one_line
 from dpp2.problems.base import Objective, OfProducts

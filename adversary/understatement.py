@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 
-from adversary.bounds import Curve, TradeOff
+from dpp2.adversary.bounds import Curve, TradeOff
 from dpp2.privacy import Unsupported
 
 FACTORS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.6, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adversary.findings import QUANTITIES, Finding
-from adversary.game_result import GameResult
+from dpp2.adversary.findings import QUANTITIES, Finding
+from dpp2.adversary.game_result import GameResult
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered

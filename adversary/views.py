@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from adversary.knowledge import Knowledge
-from adversary.observation import Channels, Observation
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Channels, Observation
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 

@@ -13,11 +13,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dpp2.errors import BadInput
-from dpp2.experiment import Experiment
-
 if TYPE_CHECKING:
     from dpp2.algorithms.usermethod import algorithm
+    from dpp2.errors import BadInput
+    from dpp2.experiment import Experiment
     from dpp2.records import Records
     from dpp2.result import Result
     from dpp2.running import run
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BadInput", "Experiment", "Records", "Result", "Simulation", "__version__", "algorithm", "run"]
 
-# The rest when it is asked for: nodes, of which there are many, run without it.
+# Each when it is asked for: every room is imported through here, and `dpp2 --help` needs no mathematics.
 _PLACES = MappingProxyType(
     {
+        "BadInput": "dpp2.errors",
+        "Experiment": "dpp2.experiment",
         "Records": "dpp2.records",
         "Result": "dpp2.result",
         "Simulation": "dpp2.simulation",

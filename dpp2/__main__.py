@@ -3,4 +3,4 @@
 from runpy import run_module
 
 if __name__ == "__main__":
-    run_module("orchestrator", run_name="__main__")
+    run_module("dpp2.orchestrator", run_name="__main__")

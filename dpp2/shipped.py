@@ -7,14 +7,12 @@ from pathlib import Path
 
 from dpp2.errors import UnknownName
 
-_HERE = Path(__file__).parent
-_PLACES = (_HERE / "experiments", _HERE.parent / "experiments")  # in an installed package, and in a checkout
+_FOLDER = Path(__file__).parent / "experiments"  # in a checkout a link, in an installed package real files
 
 
 def shipped_experiments() -> Mapping[str, Path]:
-    """The files by name; none where neither place exists."""
-    folder = next((place for place in _PLACES if place.is_dir()), None)
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))} if folder else {}
+    """The files by name."""
+    return {path.stem: path for path in sorted(_FOLDER.glob("*.toml"))}
 
 
 def experiment_file(name: str | Path) -> Path:

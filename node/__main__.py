@@ -1,4 +1,4 @@
-"""A node as a process: `dpp2 node`, or `python -m node`, which is the same.
+"""A node as a process: `dpp2 node`, or `python -m dpp2.node`, which is the same.
 
 It outlives an absent orchestrator and waits; the same command line resumes a node that died. Heavy imports happen
 after the options are read, and a node's own problem decides how heavy: most need NumPy and gRPC and no more.
@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from node.limits import CHECKPOINT_EVERY
-from node.process import Announcement, ready_for_rounds, set_up
+from dpp2.node.limits import CHECKPOINT_EVERY
+from dpp2.node.process import Announcement, ready_for_rounds, set_up
 
 log = logging.getLogger("dpp2.node")
 
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
     logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it complains of every stream that a stop ends
     from dpp2.errors import BadInput
-    from node.errors import NodeFailed
+    from dpp2.node.errors import NodeFailed
 
     try:
         return int(_event_loop()(_probe(options) if options.probe else _serve(options)))
@@ -58,8 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve(options: argparse.Namespace) -> NoReturn:
     from dpp2.experiment import Experiment
-    from node.server import Node, NodeConfig
-    from store.modes import make_private
+    from dpp2.node.server import Node, NodeConfig
+    from dpp2.store.modes import make_private
 
     os.umask(0o077)  # whatever a node writes is its owner's alone
     make_private(options.home)
@@ -104,8 +104,8 @@ async def _probe(options: argparse.Namespace) -> int:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    from node.limits import PROBE_SECONDS
-    from node.tls import PROBE, Identity, node_name, open_channel
+    from dpp2.node.limits import PROBE_SECONDS
+    from dpp2.node.tls import PROBE, Identity, node_name, open_channel
 
     identity = None if options.tls is None else Identity.load(options.tls, [PROBE])
     listen = options.listen or (_listening(_agents(options.agents), options.cluster) if options.cluster else _ANYWHERE)
@@ -123,7 +123,7 @@ async def _probe(options: argparse.Namespace) -> int:
 
 def _agents(text: str) -> tuple[int, ...]:
     from dpp2.errors import BadInput
-    from node.ranges import read_ranges
+    from dpp2.node.ranges import read_ranges
 
     try:
         return read_ranges(text)
@@ -144,7 +144,7 @@ def _listening(owned: tuple[int, ...], cluster: Path) -> str:
     Any other host there is a name or an address as others see it, which need not be an interface of this machine.
     """
     from dpp2.errors import BadInput
-    from node.cluster import Cluster
+    from dpp2.node.cluster import Cluster
 
     addresses = Cluster.load(cluster).addresses
     if owned[0] not in addresses:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpp2.errors import BadInput
-from node.errors import PeerFault
-from node.limits import RECHECK_SECONDS
+from dpp2.node.errors import PeerFault
+from dpp2.node.limits import RECHECK_SECONDS
 
 log = logging.getLogger("dpp2.node")
 

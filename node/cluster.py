@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dpp2.errors import BadInput
-from node.ranges import ranges_text, read_ranges
+from dpp2.node.ranges import ranges_text, read_ranges
 
 _LISTED = 100  # agents that get a line each, if there are no more
 

@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from dpp2 import arrays
 from dpp2.arrays import Array
 from dpp2.compression import RowEncoding
-from node.errors import PeerFault
-from node.fingerprints import Bytes
-from node.v1 import wire_pb2
+from dpp2.node.errors import PeerFault
+from dpp2.node.fingerprints import Bytes
+from dpp2.node.v1 import wire_pb2
 
 if TYPE_CHECKING:
     from dpp2.algorithms.base import AlgorithmSection

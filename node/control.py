@@ -18,10 +18,10 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from dpp2.errors import BadInput
-from node.errors import NodeFailed, PeerFault, Refusals, told
-from node.gate import refuse
-from node.limits import REQUEST_SECONDS
-from node.v1 import wire_pb2
+from dpp2.node.errors import NodeFailed, PeerFault, Refusals, told
+from dpp2.node.gate import refuse
+from dpp2.node.limits import REQUEST_SECONDS
+from dpp2.node.v1 import wire_pb2
 
 log = logging.getLogger("dpp2.node")
 

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from node.errors import NodeFailed
-from node.process import with_descriptors
-from store.files import write_whole
+from dpp2.node.errors import NodeFailed
+from dpp2.node.process import with_descriptors
+from dpp2.store.files import write_whole
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dpp2.errors import BadInput
-from node.limits import CALM_REFUSALS, PAUSE_SECONDS
+from dpp2.node.limits import CALM_REFUSALS, PAUSE_SECONDS
 
 log = logging.getLogger("dpp2.node")
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from dpp2.arrays import Array
-from node.disk import Appended, Disk
-from node.errors import NodeFailed
+from dpp2.node.disk import Appended, Disk
+from dpp2.node.errors import NodeFailed
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<Q")  # as long as a number, so that numbers stay where they can be read at once

@@ -19,16 +19,16 @@ from typing import Any, TypeGuard
 
 from dpp2.edge_keys import Hello
 from dpp2.keys import fresh_key
+from dpp2.node.disk import Disk
+from dpp2.node.effects import SaveCheckpoint
+from dpp2.node.errors import NodeFailed
+from dpp2.node.files import Checkpoint, Checkpoints, RecordFiles
+from dpp2.node.hellos import hellos_document, hellos_of
+from dpp2.node.hosting import Hosting, record_widths
+from dpp2.node.journal import Journal
+from dpp2.node.machine import Memory
+from dpp2.node.sealed import read_facts, write_facts
 from dpp2.privacy import MOST_ROUNDS
-from node.disk import Disk
-from node.effects import SaveCheckpoint
-from node.errors import NodeFailed
-from node.files import Checkpoint, Checkpoints, RecordFiles
-from node.hellos import hellos_document, hellos_of
-from node.hosting import Hosting, record_widths
-from node.journal import Journal
-from node.machine import Memory
-from node.sealed import read_facts, write_facts
 
 _FACTS = "node.json"  # how far the node may have come
 _ONCE = "run.json"  # what holds for the whole run, settled before anything is sent

@@ -14,10 +14,10 @@ from typing import Any
 
 import grpc
 
-from node.admission import Admission, peer_certificate
-from node.errors import PeerFault, Refusals, told
-from node.limits import LITTER, REFUSE_SECONDS
-from node.status import status_of
+from dpp2.node.admission import Admission, peer_certificate
+from dpp2.node.errors import PeerFault, Refusals, told
+from dpp2.node.limits import LITTER, REFUSE_SECONDS
+from dpp2.node.status import status_of
 
 Behaviour = Callable[[Any, Any], Any]
 

@@ -12,8 +12,8 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2
 
-from node.control import Authorise, answering, requested
-from node.errors import PeerFault, Refusals
+from dpp2.node.control import Authorise, answering, requested
+from dpp2.node.errors import PeerFault, Refusals
 
 _STATES = health_pb2.HealthCheckResponse
 

@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 
 from dpp2.edge_keys import Hello
 from dpp2.errors import BadInput
+from dpp2.node.errors import PeerFault
+from dpp2.node.hosting import Neighbour
+from dpp2.node.v1 import wire_pb2
 from dpp2.prepared import NOBODY
-from node.errors import PeerFault
-from node.hosting import Neighbour
-from node.v1 import wire_pb2
 
 HELLO_BYTES = 96  # bytes of one on the wire, generously
 _SOME_KEY = bytes(range(32))  # whether a public key is usable does not depend on the private one

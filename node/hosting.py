@@ -13,9 +13,9 @@ from typing import Any
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
+from dpp2.node.codec import RowFormat
+from dpp2.node.mixing import Mixer
 from dpp2.prepared import PreparedRun
-from node.codec import RowFormat
-from node.mixing import Mixer
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from node.codec import RowFormat, Rows, check_rows, parse, phase_header, readable, sender_header
-from node.errors import PeerFault
-from node.fingerprints import Fingerprint
-from node.limits import REPEATS, rounds_in_hand
+from dpp2.node.codec import RowFormat, Rows, check_rows, parse, phase_header, readable, sender_header
+from dpp2.node.errors import PeerFault
+from dpp2.node.fingerprints import Fingerprint
+from dpp2.node.limits import REPEATS, rounds_in_hand
 
 
 class Lane:

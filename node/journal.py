@@ -6,8 +6,8 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from node.disk import Disk
-from node.errors import NodeFailed
+from dpp2.node.disk import Disk
+from dpp2.node.errors import NodeFailed
 
 _ENTRY = struct.Struct("<32sQIB")  # digest, round, checksum of all the others, phase (from 1 on)
 _MORE = 1024  # entries by which the journal grows

@@ -15,8 +15,8 @@ from pathlib import Path
 from dpp2 import keys as keyed
 from dpp2.errors import BadInput
 from dpp2.prepared import Secrets, seeded_keys
-from store.files import write_new
-from store.modes import check_private
+from dpp2.store.files import write_new
+from dpp2.store.modes import check_private
 
 _SIZE = 32
 

@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from node.errors import NodeFailed, Refusals
-from node.limits import CONTRADICTION_SECONDS, CONTRADICTIONS, FAREWELL_SECONDS
-from node.machine import RoundMachine
+from dpp2.node.errors import NodeFailed, Refusals
+from dpp2.node.limits import CONTRADICTION_SECONDS, CONTRADICTIONS, FAREWELL_SECONDS
+from dpp2.node.machine import RoundMachine
 
 
 class Lifetime:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import grpc
 
-from node.errors import PeerFault
-from node.limits import ROOM_SECONDS, SLOWEST, UNREAD_SECONDS
-from node.queues import Link, Outgoing
+from dpp2.node.errors import PeerFault
+from dpp2.node.limits import ROOM_SECONDS, SLOWEST, UNREAD_SECONDS
+from dpp2.node.queues import Link, Outgoing
 
 log = logging.getLogger("dpp2.node")
 

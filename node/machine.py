@@ -16,18 +16,18 @@ from typing import Any
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
 from dpp2.edge_keys import Hello
 from dpp2.keys import derive
+from dpp2.node.codec import payload, within
+from dpp2.node.effects import Effect, Failed, Finished, KeepHellos, NoteUncovered, Record, SaveCheckpoint
+from dpp2.node.errors import Diverged, PeerFault, Uncovered
+from dpp2.node.files import Checkpoint
+from dpp2.node.fingerprints import Fingerprint, fingerprinting
+from dpp2.node.hellos import Hellos
+from dpp2.node.hosting import Hosting, Neighbour, private_records, state_arrays
+from dpp2.node.inbox import Inbox, Lane
+from dpp2.node.keyring import Keyring
+from dpp2.node.mixing import Mixer
+from dpp2.node.outbox import Outbox, SentDigests
 from dpp2.privacy.grid import uncovered
-from node.codec import payload, within
-from node.effects import Effect, Failed, Finished, KeepHellos, NoteUncovered, Record, SaveCheckpoint
-from node.errors import Diverged, PeerFault, Uncovered
-from node.files import Checkpoint
-from node.fingerprints import Fingerprint, fingerprinting
-from node.hellos import Hellos
-from node.hosting import Hosting, Neighbour, private_records, state_arrays
-from node.inbox import Inbox, Lane
-from node.keyring import Keyring
-from node.mixing import Mixer
-from node.outbox import Outbox, SentDigests
 
 
 @dataclass(frozen=True, eq=False)

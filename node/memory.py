@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from node.codec import OVERHEAD, RowFormat, message_limit
-from node.hellos import HELLO_BYTES
-from node.limits import LITTER, STREAMS, UNREAD_STREAMS, WINDOW, rounds_in_hand
+from dpp2.node.codec import OVERHEAD, RowFormat, message_limit
+from dpp2.node.hellos import HELLO_BYTES
+from dpp2.node.limits import LITTER, STREAMS, UNREAD_STREAMS, WINDOW, rounds_in_hand
 
 CONNECTION = 64 << 10  # bytes of one, idle: TLS and HTTP/2. Measured: 44 kB
 CALL = 48 << 10  # bytes of one besides what it has sent: gRPC, metadata, tasks. Measured: 20 kB, or 55 after a window

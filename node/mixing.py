@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpp2.arrays import Array
+from dpp2.node.codec import numbers, payload
 from dpp2.topology import Graph
-from node.codec import numbers, payload
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix

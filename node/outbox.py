@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpp2.arrays import Array
-from node.codec import encode
-from node.effects import Effect, JournalEntry, Send
-from node.errors import NodeFailed
-from node.hosting import Hosting, Neighbour
+from dpp2.node.codec import encode
+from dpp2.node.effects import Effect, JournalEntry, Send
+from dpp2.node.errors import NodeFailed
+from dpp2.node.hosting import Hosting, Neighbour
 
 
 class Outbox:

@@ -8,11 +8,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from node.admission import Admission, peer_certificate
-from node.cluster import Cluster
-from node.errors import NodeFailed, PeerFault, Refusals
-from node.hosting import Hosting, Neighbour
-from node.limits import (
+from dpp2.node.admission import Admission, peer_certificate
+from dpp2.node.cluster import Cluster
+from dpp2.node.errors import NodeFailed, PeerFault, Refusals
+from dpp2.node.hosting import Hosting, Neighbour
+from dpp2.node.limits import (
     BACKOFF_FIRST,
     BACKOFF_MOST,
     CHANNEL_OPTIONS,
@@ -21,12 +21,12 @@ from node.limits import (
     WINDOW_MOST,
     fixed_window,
 )
-from node.links import STREAM_ENDED, wake
-from node.memory import longest_message
-from node.proofs import CHALLENGE, Metadata, challenge, prove, proven
-from node.ranges import ranges_text, read_ranges
-from node.shell import Shell, largest_frame
-from node.tls import Identity, agent_name, node_name, open_channel, proven_names
+from dpp2.node.links import STREAM_ENDED, wake
+from dpp2.node.memory import longest_message
+from dpp2.node.proofs import CHALLENGE, Metadata, challenge, prove, proven
+from dpp2.node.ranges import ranges_text, read_ranges
+from dpp2.node.shell import Shell, largest_frame
+from dpp2.node.tls import Identity, agent_name, node_name, open_channel, proven_names
 
 log = logging.getLogger("dpp2.node")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from node.limits import DESCRIPTOR_SECONDS
+from dpp2.node.limits import DESCRIPTOR_SECONDS
 
 log = logging.getLogger("dpp2.node")
 T = TypeVar("T")

@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from node.admission import shown
-from node.errors import PeerFault
-from node.tls import Identity
+from dpp2.node.admission import shown
+from dpp2.node.errors import PeerFault
+from dpp2.node.tls import Identity
 
 CHALLENGE, CERTIFICATE, SIGNATURE = "dpp2-challenge-bin", "dpp2-certificate-bin", "dpp2-signature-bin"
 _CONTEXT = b"dpp2 listener 1\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from node.errors import PeerFault
-from node.hosting import Neighbour
+from dpp2.node.errors import PeerFault
+from dpp2.node.hosting import Neighbour
 
 FramesSince = Callable[[int], Iterable[bytes]]  # everything sent from a phase on; phases are counted as in `Inbox`
 

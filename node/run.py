@@ -15,15 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpp2.budget import RunBudget
-from node.disk import Disk, RealDisk
-from node.effects import Failed, Finished, JournalEntry, KeepHellos, NoteUncovered, Record, SaveCheckpoint, Send
-from node.errors import NodeFailed
-from node.files import Checkpoints
-from node.folder import Keeping, RunFolder
-from node.hosting import Hosting, Neighbour
-from node.limits import rounds_in_hand
-from node.machine import HostedRun, RoundMachine
-from node.queues import Link, Outgoing
+from dpp2.node.disk import Disk, RealDisk
+from dpp2.node.effects import Failed, Finished, JournalEntry, KeepHellos, NoteUncovered, Record, SaveCheckpoint, Send
+from dpp2.node.errors import NodeFailed
+from dpp2.node.files import Checkpoints
+from dpp2.node.folder import Keeping, RunFolder
+from dpp2.node.hosting import Hosting, Neighbour
+from dpp2.node.limits import rounds_in_hand
+from dpp2.node.machine import HostedRun, RoundMachine
+from dpp2.node.queues import Link, Outgoing
 
 
 class Ledgers(Protocol):

@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from node.disk import Disk
-from node.errors import NodeFailed
+from dpp2.node.disk import Disk
+from dpp2.node.errors import NodeFailed
 
 _CHECKSUM = "checksum"
 

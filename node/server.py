@@ -20,29 +20,29 @@ from dpp2.budget import RunBudget
 from dpp2.edge_keys import WITHOUT_TLS
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from dpp2.node.admission import Admission
+from dpp2.node.cluster import Cluster
+from dpp2.node.control import answering, control_handler
+from dpp2.node.disk import RealDisk
+from dpp2.node.errors import NodeFailed, PeerFault, Refusals
+from dpp2.node.folder import Keeping, may_have_sent
+from dpp2.node.gate import LITTER_BIN, Gate
+from dpp2.node.health import Health
+from dpp2.node.hosting import Hosting
+from dpp2.node.keyring import Keyring, check_outside, folder_of_keys
+from dpp2.node.lifetime import Contradictions, Lifetime
+from dpp2.node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
+from dpp2.node.machine import RunSetup
+from dpp2.node.peers import METHOD, SERVICE, Peers, transport_limits
+from dpp2.node.process import most_connections
+from dpp2.node.run import open_run
+from dpp2.node.shell import Shell
+from dpp2.node.status import STATUS
+from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, node_names, proven_names
+from dpp2.node.v1 import wire_pb2
 from dpp2.privacy.ledger import Allowance
-from node.admission import Admission
-from node.cluster import Cluster
-from node.control import answering, control_handler
-from node.disk import RealDisk
-from node.errors import NodeFailed, PeerFault, Refusals
-from node.folder import Keeping, may_have_sent
-from node.gate import LITTER_BIN, Gate
-from node.health import Health
-from node.hosting import Hosting
-from node.keyring import Keyring, check_outside, folder_of_keys
-from node.lifetime import Contradictions, Lifetime
-from node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
-from node.machine import RunSetup
-from node.peers import METHOD, SERVICE, Peers, transport_limits
-from node.process import most_connections
-from node.run import open_run
-from node.shell import Shell
-from node.status import STATUS
-from node.tls import ORCHESTRATOR, PROBE, Identity, node_names, proven_names
-from node.v1 import wire_pb2
-from store.files import write_text
-from store.ledgers import LedgerFile
+from dpp2.store.files import write_text
+from dpp2.store.ledgers import LedgerFile
 
 log = logging.getLogger("dpp2.node")
 

@@ -10,13 +10,13 @@ import grpc
 import numpy as np
 
 from dpp2.errors import BadInput
-from node.codec import message_limit
-from node.errors import Diverged, NodeFailed, PeerFault, told
-from node.hosting import Hosting, Neighbour
-from node.inbox import Lane
-from node.limits import HELLO_SECONDS, UNREAD_STREAMS
-from node.links import Stream, serve
-from node.run import NodeRun
+from dpp2.node.codec import message_limit
+from dpp2.node.errors import Diverged, NodeFailed, PeerFault, told
+from dpp2.node.hosting import Hosting, Neighbour
+from dpp2.node.inbox import Lane
+from dpp2.node.limits import HELLO_SECONDS, UNREAD_STREAMS
+from dpp2.node.links import Stream, serve
+from dpp2.node.run import NodeRun
 
 log = logging.getLogger("dpp2.node")
 

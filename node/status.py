@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from node.errors import PeerFault
+from dpp2.node.errors import PeerFault
 
 STATUS = {
     "wrong run": grpc.StatusCode.FAILED_PRECONDITION,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from dpp2.errors import BadInput
-from store.modes import check_private
+from dpp2.store.modes import check_private
 
 if TYPE_CHECKING:
     from cryptography import x509  # loaded when there is a certificate to check, which plaintext nodes have not

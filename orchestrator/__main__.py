@@ -19,18 +19,18 @@ _INTERRUPTED = 130
 def main() -> None:
     words = sys.argv[1:]
     if words[:1] == ["node"]:
-        from node.__main__ import main as node
+        from dpp2.node.__main__ import main as node
 
         sys.exit(node(words[1:]))
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     handler = _quiet_while_loading()
-    from orchestrator.commands import is_overview, load, print_overview
+    from dpp2.orchestrator.commands import is_overview, load, print_overview
 
     if is_overview(words) and "_DPP2_COMPLETE" not in os.environ:
         print_overview()
         sys.exit(0 if words else 2)
-    from orchestrator.cli import main as commands
+    from dpp2.orchestrator.cli import main as commands
 
     load(words)
     signal.signal(signal.SIGINT, handler)

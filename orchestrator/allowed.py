@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dpp2.errors import BadInput, UnknownName
-from node.admission import ALLOWED, shown
-from node.errors import PeerFault
-from node.tls import CERTIFICATE
-from store.files import write_text
+from dpp2.node.admission import ALLOWED, shown
+from dpp2.node.errors import PeerFault
+from dpp2.node.tls import CERTIFICATE
+from dpp2.store.files import write_text
 
 _REVOKED = re.compile(r"^# revoked ([0-9a-f]{64}) +(\S+)$", re.MULTILINE)
 

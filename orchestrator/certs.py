@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpp2.errors import BadInput
-from node.tls import CA, CERTIFICATE, KEY, ORCHESTRATOR, PROBE, node_names
-from store.files import write_whole
+from dpp2.node.tls import CA, CERTIFICATE, KEY, ORCHESTRATOR, PROBE, node_names
+from dpp2.store.files import write_whole
 
 _CA_KEY = "ca.key"
 _CLOCK_SLACK = timedelta(minutes=5)  # clocks of several machines differ

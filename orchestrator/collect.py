@@ -19,19 +19,19 @@ from dpp2 import keys as keyed
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array, within
 from dpp2.errors import MissingData
+from dpp2.orchestrator.exports import pack
+from dpp2.orchestrator.given import open_nodes, refuse_keys
+from dpp2.orchestrator.merge import MergedRun, NodeFolder
+from dpp2.orchestrator.results import write_results
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Unsupported
 from dpp2.privacy.account import Account
 from dpp2.problems.base import Objective
 from dpp2.recorder import Recorder
 from dpp2.simulation import Snapshot
-from orchestrator.exports import pack
-from orchestrator.given import open_nodes, refuse_keys
-from orchestrator.merge import MergedRun, NodeFolder
-from orchestrator.results import write_results
-from store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
-from store.locks import new_run
-from store.rundir import RunDirectory, epsilon_document, write_metrics
+from dpp2.store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
+from dpp2.store.locks import new_run
+from dpp2.store.rundir import RunDirectory, epsilon_document, write_metrics
 
 _NEARLY = 2.0**-10  # of the bound that a run stops at when it diverges: so far something has got by then
 

@@ -18,7 +18,7 @@ import typer.main
 _FIRST, _PRIVACY, _STUDIES, _NETWORK = "Start here", "Privacy", "Studies", "Several machines"
 _HELP = ("-h", "--help")
 _VALUES = {"int": "N", "float": "X", "str": "NAME"}  # what an option takes, where it does not say so itself
-_PACKAGE = "orchestrator.cli"
+_PACKAGE = "dpp2.orchestrator.cli"
 _SHARED = ("__init__", "app", "privacy_documents")  # modules of it that have no commands
 
 

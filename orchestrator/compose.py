@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpp2 import Experiment
-from node.cluster import Cluster
-from orchestrator.demonstration import Demonstration
+from dpp2.node.cluster import Cluster
+from dpp2.orchestrator.demonstration import Demonstration
 
 PORT = 7000
 _FIRST_LINK_PORT = 7100

@@ -17,11 +17,11 @@ from typing import Any
 
 import grpc
 
-from node.cluster import Cluster
-from node.errors import plain
-from node.limits import BACKOFF_FIRST, BACKOFF_MOST, CALL_SECONDS, CHANNEL_OPTIONS
-from node.tls import Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.node.cluster import Cluster
+from dpp2.node.errors import plain
+from dpp2.node.limits import BACKOFF_FIRST, BACKOFF_MOST, CALL_SECONDS, CHANNEL_OPTIONS
+from dpp2.node.tls import Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
 
 _RETRY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 _STOP_SECONDS = 5.0

@@ -22,8 +22,8 @@ import numpy as np
 from dpp2 import BadInput
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
-from orchestrator.merge import NodeFolder, plain_size, refused
-from store.files import json_text, write_new
+from dpp2.orchestrator.merge import NodeFolder, plain_size, refused
+from dpp2.store.files import json_text, write_new
 
 _ABOUT, _LAST_X, _FORMAT = "export.json", "last_x", 1
 _MOST_ABOUT = 2**24  # bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dpp2 import BadInput, Experiment, Result
-from orchestrator.runner import ClusterShape, start
+from dpp2.orchestrator.runner import ClusterShape, start
 
 
 def run(experiment: Experiment, *, out: Path | None, processes: int | None) -> Result:

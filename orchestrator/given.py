@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dpp2 import BadInput
 from dpp2.errors import NOTHING
-from orchestrator.exports import unpack
-from orchestrator.merge import NodeFolder, refused
+from dpp2.orchestrator.exports import unpack
+from dpp2.orchestrator.merge import NodeFolder, refused
 
 _WANTED = "the home of a node that has run, or a file that dpp2 export has made of it"
 _KEYS = ("*.key", "key.pem")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from orchestrator.drive import Drive
+from dpp2.orchestrator.drive import Drive
 
 _FIRST = 3.0  # seconds that a trouble lasts before it is named
 _BETWEEN = 2.0  # and between two lines when it changes

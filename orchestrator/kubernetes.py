@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpp2 import Experiment
-from node.cluster import Cluster
-from orchestrator import kubernetes_texts as texts
-from orchestrator.compose import EXPERIMENT, PORT, RELAYED
-from orchestrator.demonstration import Demonstration
+from dpp2.node.cluster import Cluster
+from dpp2.orchestrator import kubernetes_texts as texts
+from dpp2.orchestrator.compose import EXPERIMENT, PORT, RELAYED
+from dpp2.orchestrator.demonstration import Demonstration
 
 NAMESPACE = "dpp2"
 SECRETS = "/run/secrets/dpp2"  # in a pod; `problem.path` of the experiment

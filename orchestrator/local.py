@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Protocol
 
 from dpp2 import Experiment
+from dpp2.node.cluster import Cluster
+from dpp2.node.keyring import folder_of_keys, write_key
+from dpp2.node.ranges import ranges_text
+from dpp2.node.tls import ORCHESTRATOR, Identity
+from dpp2.orchestrator import certs
+from dpp2.orchestrator.drive import Drive, DriveFailed, stop
 from dpp2.prepared import PreparedRun
+from dpp2.store.files import write_text
 from dpp2.topology import FromFile
-from node.cluster import Cluster
-from node.keyring import folder_of_keys, write_key
-from node.ranges import ranges_text
-from node.tls import ORCHESTRATOR, Identity
-from orchestrator import certs
-from orchestrator.drive import Drive, DriveFailed, stop
-from store.files import write_text
 
 _HOST = "127.0.0.1"
 _DAYS = 30  # a run's own certificates, made for it and for nothing else
@@ -166,7 +166,7 @@ class LocalCluster:
         agents, home = ranges_text(self._groups[node]), str(self._home(node))
         security = ["--tls", str(self._folder / "certs" / f"node-{node}")] if self._tls else ["--plaintext"]
         return [
-            *(sys.executable, "-m", "node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
+            *(sys.executable, "-m", "dpp2.node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
             *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
             *("--eta-key", str(self._folder / "eta.key"), "--ledger", str(self._ledger)),
             *("--telemetry", self._prepared.experiment.run.telemetry),

@@ -11,14 +11,14 @@ import numpy as np
 
 from dpp2 import BadInput, Result, Simulation
 from dpp2.arrays import Array
+from dpp2.orchestrator.transports.base import Interrupted, RunFailed
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.grid import uncovered
-from orchestrator.transports.base import Interrupted, RunFailed
-from store.events import Began, Ended, EventLog, Happened, NodeState, Rounds
-from store.rundir import RunDirectory
+from dpp2.store.events import Began, Ended, EventLog, Happened, NodeState, Rounds
+from dpp2.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from orchestrator.drive import Drive, NodeStatus
+    from dpp2.orchestrator.drive import Drive, NodeStatus
 
 _POINTS = 25  # rounds whose metrics are in one line
 _POINTS_AT_THE_END = 400

@@ -17,12 +17,12 @@ from dpp2 import BadInput, Experiment, Simulation
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import one_line
+from dpp2.node.disk import RealDisk
+from dpp2.node.errors import NodeFailed
+from dpp2.node.files import read_records, records_file
+from dpp2.node.run import final_state
 from dpp2.privacy import MOST_ROUNDS
 from dpp2.simulation import Snapshot
-from node.disk import RealDisk
-from node.errors import NodeFailed
-from node.files import read_records, records_file
-from node.run import final_state
 
 _ID = re.compile(r"[0-9a-f]{1,64}")
 _MOST_FACTS, _MOST_STATE = 2**20, 2**30  # bytes of node.json and of a checkpoint

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpp2 import BadInput, Experiment
+from dpp2.node.cluster import Cluster
+from dpp2.node.tls import Identity
+from dpp2.orchestrator.drive import Drive, DriveFailed, stop
+from dpp2.orchestrator.logged import LoggedDrive
+from dpp2.orchestrator.transports.base import RunFailed
 from dpp2.prepared import PreparedRun, Secrets
-from node.cluster import Cluster
-from node.tls import Identity
-from orchestrator.drive import Drive, DriveFailed, stop
-from orchestrator.logged import LoggedDrive
-from orchestrator.transports.base import RunFailed
-from store.events import EventLog
-from store.files import write_text
-from store.modes import make_private
+from dpp2.store.events import EventLog
+from dpp2.store.files import write_text
+from dpp2.store.modes import make_private
 
 
 @dataclass(frozen=True)

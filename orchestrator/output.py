@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from store.files import json_text
+from dpp2.store.files import json_text
 
 Show = Callable[[int, int, str], None]  # done so far, of how many, a note
 

@@ -15,7 +15,7 @@ from dpp2.drawing import draw_convergence, positive
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.plans import AnyPlans
-from store.files import write_whole
+from dpp2.store.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

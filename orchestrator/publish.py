@@ -18,10 +18,10 @@ from dpp2.arrays import Array
 from dpp2.embedded import Block
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
-from store.files import json_text, write_npz, write_text
-from store.ledgers import LedgerFile
-from store.locks import opened_run
-from store.rundir import RunDirectory
+from dpp2.store.files import json_text, write_npz, write_text
+from dpp2.store.ledgers import LedgerFile
+from dpp2.store.locks import opened_run
+from dpp2.store.rundir import RunDirectory
 
 _FREE = "x^K is a function of the messages, and ε covers whoever hears them all: publishing it costs nothing more"
 

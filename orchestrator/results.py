@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dpp2 import Result, Simulation
-from orchestrator import plots
-from store.results import write_facts
-from store.rundir import RunDirectory
+from dpp2.orchestrator import plots
+from dpp2.store.results import write_facts
+from dpp2.store.rundir import RunDirectory
 
 
 def write_results(simulation: Simulation, directory: RunDirectory) -> Result:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpp2 import BadInput, Experiment, Result, Simulation
+from dpp2.orchestrator.logged import logged
+from dpp2.orchestrator.results import write_results
+from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, transport_of
 from dpp2.prepared import PreparedRun, Secrets
-from orchestrator.logged import logged
-from orchestrator.results import write_results
-from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, transport_of
-from store.ledgers import LedgerFile
-from store.locks import new_run, opened_run
-from store.rundir import RunDirectory
+from dpp2.store.ledgers import LedgerFile
+from dpp2.store.locks import new_run, opened_run
+from dpp2.store.rundir import RunDirectory
 
 __all__ = ["ClusterShape", "FinishedRun", "Interrupted", "Progress", "RunFailed", "resume", "start"]
 

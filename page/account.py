@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpp2 import BadInput
+from dpp2.page.documents import AccountDocument
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.accountant import cumulative
 from dpp2.privacy.releases import Releases
-from page.documents import AccountDocument
 
 _POINTS = 60
 _MOST_AGENTS = 200

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from adversary.attacker import Attacker
-from adversary.audit import Interception, intercepted
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.tap.decode import decode
-from adversary.tap.public import Public
 from dpp2 import BadInput, Experiment
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.audit import Interception, intercepted
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.tap.decode import decode
+from dpp2.adversary.tap.public import Public
 from dpp2.arrays import Array
+from dpp2.node.cluster import Cluster
+from dpp2.orchestrator.merge import FolderRecords
+from dpp2.page.place import Place
+from dpp2.store.files import read_npz
 from dpp2.weights import weight_matrix
-from node.cluster import Cluster
-from orchestrator.merge import FolderRecords
-from page.place import Place
-from store.files import read_npz
 
 MOST_NUMBERS = 4_000_000  # of one phase: of longer records the end is taken
 

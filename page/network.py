@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from adversary.report.network import places
 from dpp2 import Experiment
-from page.documents import NetworkDocument
+from dpp2.adversary.report.network import places
+from dpp2.page.documents import NetworkDocument
 
 _MOST_PLACED = 1000  # agents: more are put on a circle, at once
 

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS, Attack
-from adversary.audit import Interception, public_knowledge
-from adversary.findings import Finding, Skipped, attempt
-from adversary.observation import Observation
-from adversary.report.one_line import one_line
-from adversary.scoring import Errors, Truth
 from dpp2 import Experiment
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.audit import Interception, public_knowledge
+from dpp2.adversary.findings import Finding, Skipped, attempt
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.report.one_line import one_line
+from dpp2.adversary.scoring import Errors, Truth
 from dpp2.arrays import Array
-from page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
+from dpp2.page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
 
 QUICK = tuple(attack for attack in ATTACKS if attack.quick)
 _POINTS = 240  # of one curve

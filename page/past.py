@@ -12,9 +12,9 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
-from page.replay import Replay
-from store.events import EventReader
-from store.rundir import read_metrics
+from dpp2.page.replay import Replay
+from dpp2.store.events import EventReader
+from dpp2.store.rundir import read_metrics
 
 _POINTS = 400
 _PRIVATE = ("gap", "consensus", "stationarity", "objective")  # columns that only telemetry shows

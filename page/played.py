@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from adversary.audit import Interception
-from adversary.observation import Observation
-from adversary.scoring import Truth
 from dpp2 import BadInput, Experiment, Result, Simulation
+from dpp2.adversary.audit import Interception
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.page.account import spent
+from dpp2.page.controls import Controls, command_line
+from dpp2.page.documents import EventDocument, ProgressDocument, compact
+from dpp2.page.network import network_document
+from dpp2.page.overheard import overheard
 from dpp2.prepared import PreparedRun
 from dpp2.problems import ProblemSection
-from page.account import spent
-from page.controls import Controls, command_line
-from page.documents import EventDocument, ProgressDocument, compact
-from page.network import network_document
-from page.overheard import overheard
 
 _POINTS = 300
 _MOST_KNOWN = 64

@@ -10,13 +10,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from typing import Any
 
-from page.controls import MOST_AGENTS, MOST_ROUNDS, PAPER, PRESETS, TOPOLOGIES
-from page.worker import Worker
+from dpp2.page.controls import MOST_AGENTS, MOST_ROUNDS, PAPER, PRESETS, TOPOLOGIES
+from dpp2.page.worker import Worker
 
 _MOST_KEPT = 64  # answers
 _MOST_WAITING = 16
 _MOST_VIEWERS = 256
-_PLAY = "page.played:play"
+_PLAY = "dpp2.page.played:play"
 
 
 class Refused(Exception):

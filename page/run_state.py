@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from page.documents import EventDocument, NodeDocument, ProgressDocument
+from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
 
 MOST_POINTS = 600  # of a curve: when there are more, every other one goes
 MOST_EVENTS = 100

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from dpp2 import BadInput
-from page.guard import Door, Guard
+from dpp2.page.guard import Door, Guard
 
 LOOPBACK = "127.0.0.1"
 _NAMES = ("127.0.0.1", "localhost", "::1")

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.types import Receive, Scope, Send
 
-from page.feed import Feed, Viewer
+from dpp2.page.feed import Feed, Viewer
 
 HEARTBEAT_SECONDS = 5.0
 _SEND_SECONDS = 10.0  # a browser that takes longer to accept a message is not reading

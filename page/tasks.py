@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adversary.attacks import ATTACKS
 from dpp2 import Experiment
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.page.account import account_document
+from dpp2.page.documents import compact
+from dpp2.page.hearing import heard, truth
+from dpp2.page.network import network_document
+from dpp2.page.overheard import QUICK
+from dpp2.page.overheard import overheard as attacked
+from dpp2.page.place import Place
 from dpp2.prepared import PreparedRun
-from page.account import account_document
-from page.documents import compact
-from page.hearing import heard, truth
-from page.network import network_document
-from page.overheard import QUICK
-from page.overheard import overheard as attacked
-from page.place import Place
 
 _MOST_NUMBERS = 400_000  # of one phase, beyond which attacks that take long are left out
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from page.documents import compact
-from page.feed import Feed
-from page.past import lines_of, replayed
-from page.place import Place
-from page.run_state import RunState
-from page.worker import Worker
-from store.events import EventReader
+from dpp2.page.documents import compact
+from dpp2.page.feed import Feed
+from dpp2.page.past import lines_of, replayed
+from dpp2.page.place import Place
+from dpp2.page.run_state import RunState
+from dpp2.page.worker import Worker
+from dpp2.store.events import EventReader
 
 _LOOK_SECONDS = 0.2
 _LEAST_PAUSE, _SHARE = 1.0, 4.0  # between two passes of the attacks: so many times as long as one takes
@@ -100,7 +100,7 @@ class Watching:
     async def _tell(self, part: str, *given: object) -> bool:
         """Let the worker make one part, and publish it if it is new. Returns whether it could be made."""
         try:
-            found = await self._worker.do(f"page.tasks:{part}", self._place, *given)
+            found = await self._worker.do(f"dpp2.page.tasks:{part}", self._place, *given)
         except Exception:  # files are being written, by anybody: what cannot be read now may be readable next time
             return False
         if found is not None and found != self._parts.get(part):

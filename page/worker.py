@@ -34,7 +34,7 @@ class Worker:
         return ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._nice, os.getpid()))
 
     async def do(self, work: str, *given: object) -> Any:
-        """`work` is a function by its name, such as "page.tasks:network": the server need not load what it needs."""
+        """`work` is a function by its name, such as "dpp2.page.tasks:network": the server loads nothing for it."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, _call, work, given)

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from store.files import PRIVATE
+from dpp2.store.files import PRIVATE
 
 _SHORTEST, _LONGEST = 0.25, 5.0  # seconds between two lines on rounds
 _SHARE = 1 / 400  # of the time that a run has taken: the interval between them

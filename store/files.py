@@ -13,7 +13,7 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.records import Records
-from store.documents import plain
+from dpp2.store.documents import plain
 
 PRIVATE, PUBLIC = 0o600, 0o644  # whom a file is for: its owner, or everybody
 

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from dpp2.errors import BadInput
-from store.rundir import RunDirectory
+from dpp2.store.rundir import RunDirectory
 
 _BUSY = "a run that no other command is using: one is at work there now, wait for it or take another directory"
 

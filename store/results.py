@@ -14,9 +14,9 @@ from dpp2.errors import one_line
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.result import PrivacyReport
 from dpp2.stability import Divergence
+from dpp2.store.files import PRIVATE, read_npz, write_text
+from dpp2.store.rundir import RunDirectory, read_metrics
 from dpp2.theory import Condition
-from store.files import PRIVATE, read_npz, write_text
-from store.rundir import RunDirectory, read_metrics
 
 NAME = "result.json"
 _EPSILONS = {cls.__name__: cls for cls in (Epsilon, PaperEpsilon, Unsupported)}

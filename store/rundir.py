@@ -37,10 +37,10 @@ from dpp2.errors import one_line
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.simulation import Snapshot
-from store.documents import EpsilonDocument
-from store.events import EventLog
-from store.files import PRIVATE, json_text, read_npz, write_npz, write_text
-from store.modes import make_private
+from dpp2.store.documents import EpsilonDocument
+from dpp2.store.events import EventLog
+from dpp2.store.files import PRIVATE, json_text, read_npz, write_npz, write_text
+from dpp2.store.modes import make_private
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
 _OWN = ("experiment.toml", *_RECORDS, "result.json", "convergence.png", "epsilon.png", "events.jsonl")

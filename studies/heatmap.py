@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adversary.findings import QUANTITIES
-from adversary.report.drawing import svg
-from adversary.report.page import Shown, listed, page, section, summary, table
-from adversary.verdicts import RECOVERED
-from store.files import json_text, write_text, write_whole
-from studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
+from dpp2.adversary.findings import QUANTITIES
+from dpp2.adversary.report.drawing import svg
+from dpp2.adversary.report.page import Shown, listed, page, section, summary, table
+from dpp2.adversary.verdicts import RECOVERED
+from dpp2.store.files import json_text, write_text, write_whole
+from dpp2.studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS, Attack
-from adversary.audit import public_knowledge
-from adversary.findings import Finding, attempt
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.views import ATTACKERS
 from dpp2 import BadInput, Experiment, run
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.audit import public_knowledge
+from dpp2.adversary.findings import Finding, attempt
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.views import ATTACKERS
 from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO
 from dpp2.privacy import Unsupported
-from studies.parallel import fan_out
+from dpp2.studies.parallel import fan_out
 
 Note = Callable[[int, int, str], None]
 

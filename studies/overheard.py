@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from adversary.attacks import ATTACKS
-from adversary.verdicts import RECOVERED
 from dpp2 import BadInput, Experiment
-from store.files import read_npz
-from store.rundir import RunDirectory, read_metrics
-from studies.reproduce.curator import curated
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.verdicts import RECOVERED
+from dpp2.store.files import read_npz
+from dpp2.store.rundir import RunDirectory, read_metrics
+from dpp2.studies.reproduce.curator import curated
 
 
 @dataclass(frozen=True)

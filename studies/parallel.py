@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 
 from dpp2 import BadInput
-from orchestrator.runner import RunFailed
+from dpp2.orchestrator.runner import RunFailed
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

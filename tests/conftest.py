@@ -43,7 +43,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def call(*args: object) -> Ended:
-    from orchestrator.cli import main  # takes its time, and most tests need none of it
+    from dpp2.orchestrator.cli import main  # takes its time, and most tests need none of it
 
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["dpp2", *map(str, args)]
@@ -78,7 +78,7 @@ def small() -> list[str]:
 @pytest.fixture
 def quick_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than a small run; where the picture is not the point, skip it."""
-    monkeypatch.setattr("orchestrator.plots.convergence", lambda result, path: path.write_bytes(b"a picture"))
+    monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda result, path: path.write_bytes(b"a picture"))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.cli import main
+from dpp2.orchestrator.cli import main
 
 Prepare = Callable[[Path], object]
 SMALL = ("problem.name=quadratic", "problem.dimension=2", "network.agents=4", "network.topology=ring")
@@ -425,7 +425,7 @@ def test_refused_by_a_real_process(row: Row, done: Path, tmp_path: Path) -> None
     shutil.copytree(done, tmp_path / "done")
     row.prepare(tmp_path)
     before = snapshot(tmp_path)
-    command = [sys.executable, "-c", "from orchestrator.cli import main; main()", *row.command]
+    command = [sys.executable, "-c", "from dpp2.orchestrator.cli import main; main()", *row.command]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False)
     check(row, ended.returncode, ended.stdout, ended.stderr)
     assert snapshot(tmp_path) == before

@@ -85,6 +85,13 @@ def test_imports_point_one_way(module: str, path: Path) -> None:
     assert [name for name in names if not allowed(module, name)] == []
 
 
+@pytest.mark.parametrize(("module", "path"), modules(), ids=[name for name, _ in modules()])
+def test_a_room_is_imported_from_below_dpp2(module: str, path: Path) -> None:
+    """By its bare name it would be a second copy in a checkout, and nothing at all in an installed package."""
+    names = _named(path.read_text(encoding="utf-8"), f"dpp2.{module}", path.name == "__init__.py")
+    assert [name for name in names if within(name, *ROOMS[1:])] == []
+
+
 def test_the_rooms_that_exist_are_read() -> None:
     names = [name for name, _ in modules()]
     assert {"dpp2", "dpp2.keys", "dpp2.algorithms.dpp2", "orchestrator", "orchestrator.cli"} <= set(names)
@@ -157,6 +164,8 @@ def test_importing_dpp2_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("module", ["node.run", "node.folder", "node.codec", "adversary.tap.frames"])
 def test_a_node_is_a_machine_without_io(module: str) -> None:
     """Everything below the shell loads neither gRPC nor asyncio, whatever it imports on the way."""
-    program = f"import sys, {module}; print([name for name in ('grpc', 'asyncio', 'socket') if name in sys.modules])"
+    program = (
+        f"import sys, dpp2.{module}; print([name for name in ('grpc', 'asyncio', 'socket') if name in sys.modules])"
+    )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert answer.stdout.strip() == "[]"

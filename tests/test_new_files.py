@@ -21,8 +21,8 @@ SMALL = [
 COMMAND = '''
 """`dpp2 hello`."""
 
-from orchestrator.cli.app import app, examples
-from orchestrator.output import console
+from dpp2.orchestrator.cli.app import app, examples
+from dpp2.orchestrator.output import console
 
 
 @app.command(epilog=examples("dpp2 hello Ada"))
@@ -36,8 +36,8 @@ ATTACK = '''
 
 import numpy as np
 
-from adversary.attacks.base import Attack, Estimate, lacks_messages, only
-from adversary.views import View
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, only
+from dpp2.adversary.views import View
 
 
 class LastMessage(Attack):
@@ -58,8 +58,8 @@ STUDY = '''
 from pathlib import Path
 
 from dpp2 import Experiment, run
-from store.files import write_text
-from studies.reproduce.study import Files, Order, Study
+from dpp2.store.files import write_text
+from dpp2.studies.reproduce.study import Files, Order, Study
 
 
 class OneRun(Study[float]):
@@ -88,17 +88,18 @@ class House:
 
     def add(self, room: str, files: dict[str, str], entries: dict[str, tuple[str, str]] | None = None) -> None:
         """New files, and one line that is put before another one in a file that is there."""
-        shutil.copytree(ROOT / room, self.folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+        if not (self.folder / "dpp2").exists():  # links are followed: every room is copied
+            shutil.copytree(ROOT / "dpp2", self.folder / "dpp2", ignore=shutil.ignore_patterns("__pycache__"))
         for name, text in files.items():
-            (self.folder / room / name).write_text(text)
+            (self.folder / "dpp2" / room / name).write_text(text)
         for name, (before, line) in (entries or {}).items():
-            path = self.folder / room / name
+            path = self.folder / "dpp2" / room / name
             assert path.read_text().count(before) == 1
             path.write_text(path.read_text().replace(before, f"{line}\n{before}"))
 
     def dpp2(self, *words: object) -> str:
         ended = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *map(str, words)],
+            [sys.executable, "-m", "dpp2.orchestrator", *map(str, words)],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": f"{self.folder}{os.pathsep}{ROOT}"},
             capture_output=True,
@@ -124,8 +125,8 @@ def test_an_attack_is_one_file_and_one_entry(house: House) -> None:
     """Audits, their page, and the matrix of protections know it."""
     entry = {"attacks/__init__.py": ("    Data(),\n", "    LastMessage(),")}
     house.add("adversary", {"attacks/last_message.py": ATTACK}, entry)
-    init = house.folder / "adversary/attacks/__init__.py"
-    init.write_text(f"from adversary.attacks.last_message import LastMessage\n{init.read_text()}")
+    init = house.folder / "dpp2/adversary/attacks/__init__.py"
+    init.write_text(f"from dpp2.adversary.attacks.last_message import LastMessage\n{init.read_text()}")
     house.dpp2("run", *SMALL, "--out", "run")
     audited = json.loads(house.dpp2("audit", "run", "--attack", "last-message", "--no-game", "--json"))
     assert [(one["name"], one["gradient_error"]) for one in audited["attacks"]] == [("last-message", None)]
@@ -138,8 +139,8 @@ def test_an_attack_is_one_file_and_one_entry(house: House) -> None:
 def test_a_study_is_one_file_and_one_entry(house: House) -> None:
     entry = {
         "reproduce/__init__.py": (
-            '        "overview": "studies.reproduce.overview:OVERVIEW",\n',
-            '        "one-run": "studies.reproduce.one_run:ONE_RUN",',
+            '        "overview": "dpp2.studies.reproduce.overview:OVERVIEW",\n',
+            '        "one-run": "dpp2.studies.reproduce.one_run:ONE_RUN",',
         )
     }
     house.add("studies", {"reproduce/one_run.py": STUDY}, entry)

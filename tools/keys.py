@@ -23,10 +23,10 @@ import numpy as np
 
 from dpp2.errors import BadInput
 from dpp2.keys import fresh_key
-from node.keyring import write_key
-from orchestrator import certs
-from store.files import PRIVATE, write_npz, write_text
-from store.modes import make_private
+from dpp2.node.keyring import write_key
+from dpp2.orchestrator import certs
+from dpp2.store.files import PRIVATE, write_npz, write_text
+from dpp2.store.modes import make_private
 
 NOBODY_IN_PARTICULAR = 10001
 SAMPLES, DIMENSION = 200, 10

@@ -21,12 +21,12 @@ import typer.main
 from pydantic.fields import FieldInfo
 
 import dpp2
-import orchestrator.cli
 from dpp2.changed_kinds import KINDS
 from dpp2.experiment import RunSection
+from dpp2.orchestrator import cli
+from dpp2.orchestrator.catalogue import MEANINGS
 from dpp2.privacy.section import PrivacySection
 from dpp2.schema import Section
-from orchestrator.catalogue import MEANINGS
 
 Rows = list[tuple[str, ...]]
 
@@ -110,9 +110,9 @@ def commands_page() -> str:
 
 def command_tree() -> Any:
     """`dpp2` with all its commands loaded."""
-    for module in iter_modules(orchestrator.cli.__path__):
-        import_module(f"orchestrator.cli.{module.name}")
-    return typer.main.get_command(orchestrator.cli.app)
+    for module in iter_modules(cli.__path__):
+        import_module(f"dpp2.orchestrator.cli.{module.name}")
+    return typer.main.get_command(cli.app)
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 def _node_options() -> str:
     """A node starts without typer, so its help is text."""
     environment = {**os.environ, "COLUMNS": "100"}
-    asked = [sys.executable, "-m", "node", "--help"]
+    asked = [sys.executable, "-m", "dpp2.node", "--help"]
     return subprocess.run(asked, capture_output=True, text=True, check=True, env=environment).stdout
 
 

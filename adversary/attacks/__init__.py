@@ -1,20 +1,20 @@
 """The attacks, weakest first. A new one is a new file and one more entry in `ATTACKS`."""
 
-from adversary.attacks.base import Attack, Estimate
-from adversary.attacks.best_linear import BestLinear
-from adversary.attacks.data import Data
-from adversary.attacks.direct import Direct
-from adversary.attacks.float_bits import FloatBits
-from adversary.attacks.increments import Increments
-from adversary.attacks.known_eta import KnownEta
-from adversary.attacks.parameter_free import ParameterFree
-from adversary.attacks.prior import Prior
-from adversary.attacks.server import Server
-from adversary.attacks.smoother import Smoother
-from adversary.attacks.telescope import Telescope
-from adversary.attacks.three_round import ThreeRound
-from adversary.attacks.tracked import Tracked
-from adversary.attacks.window import Window
+from dpp2.adversary.attacks.base import Attack, Estimate
+from dpp2.adversary.attacks.best_linear import BestLinear
+from dpp2.adversary.attacks.data import Data
+from dpp2.adversary.attacks.direct import Direct
+from dpp2.adversary.attacks.float_bits import FloatBits
+from dpp2.adversary.attacks.increments import Increments
+from dpp2.adversary.attacks.known_eta import KnownEta
+from dpp2.adversary.attacks.parameter_free import ParameterFree
+from dpp2.adversary.attacks.prior import Prior
+from dpp2.adversary.attacks.server import Server
+from dpp2.adversary.attacks.smoother import Smoother
+from dpp2.adversary.attacks.telescope import Telescope
+from dpp2.adversary.attacks.three_round import ThreeRound
+from dpp2.adversary.attacks.tracked import Tracked
+from dpp2.adversary.attacks.window import Window
 
 ATTACKS: tuple[Attack, ...] = (
     Prior(),

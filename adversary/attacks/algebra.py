@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adversary.views import View
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from adversary.views import View
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 

@@ -19,9 +19,9 @@ from functools import partial
 
 import numpy as np
 
-from adversary.attacks.algebra import mix
-from adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import mix
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
+from dpp2.adversary.views import View
 from dpp2.algorithms.declared import Heard
 from dpp2.arrays import Array
 from dpp2.privacy.correlated import NoiseNetwork, covariance

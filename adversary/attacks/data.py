@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks.algebra import Messages
-from adversary.attacks.base import Attack, Estimate
-from adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
-from adversary.attacks.smoother import NoiseScales, Smoother, smoothed
-from adversary.knowledge import Knowledge
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import Messages
+from dpp2.adversary.attacks.base import Attack, Estimate
+from dpp2.adversary.attacks.samples import Pairs, fitted_samples, gradient_at_zero, hessian
+from dpp2.adversary.attacks.smoother import NoiseScales, Smoother, smoothed
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 _SMOOTHER = Smoother()

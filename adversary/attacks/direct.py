@@ -6,8 +6,8 @@ the tiers, so ĝ is off everywhere, and its relative error tends to 1 as z vanis
 
 from __future__ import annotations
 
-from adversary.attacks.base import Attack, Estimate, only
-from adversary.views import View
+from dpp2.adversary.attacks.base import Attack, Estimate, only
+from dpp2.adversary.views import View
 
 
 class Direct(Attack):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversary.attacks.algebra import replay
+from dpp2.adversary.attacks.algebra import replay
 from dpp2.arrays import Array
 
 _STEPS = 12  # Levenberg–Marquardt steps; three or four are taken, since every stretch starts from the one before

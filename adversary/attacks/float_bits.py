@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_start
-from adversary.knowledge import Knowledge
-from adversary.views import View
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_start
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 from dpp2.grid import grid, to_grid
 from dpp2.inversion import Law

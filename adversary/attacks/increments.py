@@ -7,7 +7,7 @@ messages over the step, so it dies with the noise; PPDC's noise on v adds up and
 
 from __future__ import annotations
 
-from adversary.attacks.solved import Solved
+from dpp2.adversary.attacks.solved import Solved
 
 
 class Increments(Solved):

@@ -5,9 +5,9 @@ What is left is the noise: x̂ = x + w, and ĝ = ∇f + e for neighbours all of 
 
 from __future__ import annotations
 
-from adversary.attacks.algebra import Messages, gradient, replay
-from adversary.attacks.base import Attack, Estimate, lacks_messages, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import Messages, gradient, replay
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, only
+from dpp2.adversary.views import View
 
 
 class KnownEta(Attack):

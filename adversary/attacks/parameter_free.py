@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks import three_round
-from adversary.attacks.algebra import Messages, completed, gradient, mix
-from adversary.attacks.base import Attack, Estimate, lacks_messages, only
-from adversary.views import View
+from dpp2.adversary.attacks import three_round
+from dpp2.adversary.attacks.algebra import Messages, completed, gradient, mix
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, only
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 _VECTORS = 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks.base import Attack, Estimate, only
-from adversary.views import View
+from dpp2.adversary.attacks.base import Attack, Estimate, only
+from dpp2.adversary.views import View
 
 
 class Prior(Attack):

@@ -6,7 +6,7 @@ the noise of those messages alone: N(0, σ²) and ‖x − x⁻‖ N(0, σ_d²).
 
 from __future__ import annotations
 
-from adversary.attacks.solved import Solved
+from dpp2.adversary.attacks.solved import Solved
 
 
 class Server(Solved):

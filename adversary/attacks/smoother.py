@@ -18,11 +18,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from adversary.attacks import three_round, window
-from adversary.attacks.algebra import Messages, completed, gradient, replay
-from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
-from adversary.attacks.tracking import Track
-from adversary.views import View
+from dpp2.adversary.attacks import three_round, window
+from dpp2.adversary.attacks.algebra import Messages, completed, gradient, replay
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
+from dpp2.adversary.attacks.tracking import Track
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-from adversary.attacks.algebra import mix
-from adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import mix
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_parameters, lacks_start, only
+from dpp2.adversary.views import View
 from dpp2.algorithms.declared import Algebra, Heard
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks.algebra import Messages, gradient, lacks_followed
-from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_start, lacks_steps, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import Messages, gradient, lacks_followed
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_start, lacks_steps, only
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 

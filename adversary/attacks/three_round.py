@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks.algebra import Messages, completed, gradient
-from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import Messages, completed, gradient
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
+from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
 _AT_ONCE = 2**21  # numbers per stack of rounds: what fits a cache's worth of memory goes fastest

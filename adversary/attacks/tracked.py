@@ -10,7 +10,7 @@ are recovered. PGTC sends differences to references that everybody can follow; i
 
 from __future__ import annotations
 
-from adversary.attacks.solved import Solved
+from dpp2.adversary.attacks.solved import Solved
 
 
 class Tracked(Solved):

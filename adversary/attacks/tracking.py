@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from adversary.attacks.algebra import replay
-from adversary.attacks.fitting import Stretch, fit
+from dpp2.adversary.attacks.algebra import replay
+from dpp2.adversary.attacks.fitting import Stretch, fit
 from dpp2.arrays import Array
 
 _LAG = 40  # rounds in a window

@@ -16,9 +16,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from adversary.attacks.algebra import Messages, completed, gradient
-from adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
-from adversary.views import View
+from dpp2.adversary.attacks.algebra import Messages, completed, gradient
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
+from dpp2.adversary.views import View
 from dpp2.arrays import Array, frozen
 
 ROUNDS = 10  # T: enough for γ, few enough that noise has hardly changed from one end to the other

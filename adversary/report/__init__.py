@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adversary.audit import AuditReport
-from adversary.findings import QUANTITIES, Finding
-from adversary.report import sentences
-from adversary.report.document import document, notes
-from adversary.report.figures import figures
-from adversary.report.further import also_found, is_damped
-from adversary.report.page import Markup, badge, listed, number, page, section, summary, table
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import QUANTITIES, Finding
+from dpp2.adversary.report import sentences
+from dpp2.adversary.report.document import document, notes
+from dpp2.adversary.report.figures import figures
+from dpp2.adversary.report.further import also_found, is_damped
+from dpp2.adversary.report.page import Markup, badge, listed, number, page, section, summary, table
 
 __all__ = ["document", "render"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adversary.audit import AuditReport
-from adversary.findings import QUANTITIES, Finding
-from adversary.game_result import GameResult, Prediction
-from adversary.report import sentences
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import QUANTITIES, Finding
+from dpp2.adversary.game_result import GameResult, Prediction
+from dpp2.adversary.report import sentences
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 

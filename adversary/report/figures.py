@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adversary.attacks import ATTACKS
-from adversary.audit import AuditReport
-from adversary.game_result import GameResult, Prediction
-from adversary.report.drawing import COLOURS, positive, svg
-from adversary.report.network import network
-from adversary.report.page import Shown
-from adversary.report.trajectory import trajectory
-from adversary.verdicts import percent
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.game_result import GameResult, Prediction
+from dpp2.adversary.report.drawing import COLOURS, positive, svg
+from dpp2.adversary.report.network import network
+from dpp2.adversary.report.page import Shown
+from dpp2.adversary.report.trajectory import trajectory
+from dpp2.adversary.verdicts import percent
 from dpp2.arrays import Array
 from dpp2.privacy import Unsupported
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adversary.audit import AuditReport
-from adversary.findings import Finding
-from adversary.verdicts import PARAMETER_RECOVERED, RECOVERED
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import Finding
+from dpp2.adversary.verdicts import PARAMETER_RECOVERED, RECOVERED
 
 _DATA = {"gradient_at_zero": "∇f_i(0)", "hessian": "the Hessians", "samples": "the samples"}
 _SYMBOLS = {"alpha": "α", "beta": "β"}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import networkx as nx
 import numpy as np
 
-from adversary.observation import Channels, edges
-from adversary.report.drawing import COLOURS, svg
-from adversary.report.page import Shown
+from dpp2.adversary.observation import Channels, edges
+from dpp2.adversary.report.drawing import COLOURS, svg
+from dpp2.adversary.report.page import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from adversary.audit import AuditReport
+    from dpp2.adversary.audit import AuditReport
 
 _LARGEST = 400  # agents; more would be a black square
 _LABELLED = 60

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from adversary.findings import Finding
-from adversary.verdicts import RECOVERED
 from dpp2 import Experiment
+from dpp2.adversary.findings import Finding
+from dpp2.adversary.verdicts import RECOVERED
 
 _NAMES = {"x": "x", "gradient": "gradients"}
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from adversary.audit import AuditReport
-from adversary.game_result import GameResult
-from adversary.report.further import further, is_damped
-from adversary.report.one_line import one_line
-from adversary.verdicts import RECOVERED, amount, best, percent
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.game_result import GameResult
+from dpp2.adversary.report.further import further, is_damped
+from dpp2.adversary.report.one_line import one_line
+from dpp2.adversary.verdicts import RECOVERED, amount, best, percent
 from dpp2.privacy import Unsupported
 
 _COUNTS = {3: "Three", 10: "Ten"}

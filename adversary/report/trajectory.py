@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from adversary.audit import AuditReport
-from adversary.findings import Finding
-from adversary.report.drawing import COLOURS, positive, svg
-from adversary.report.page import Shown
+from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import Finding
+from dpp2.adversary.report.drawing import COLOURS, positive, svg
+from dpp2.adversary.report.page import Shown
 from dpp2.arrays import Array
 
 if TYPE_CHECKING:

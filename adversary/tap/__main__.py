@@ -1,4 +1,4 @@
-"""A tap as a process of its own: `python -m adversary.tap relay|sniff`, which `dpp2 tap` wraps.
+"""A tap as a process of its own: `python -m dpp2.adversary.tap relay|sniff`, which `dpp2 tap` wraps.
 
 Its first line of output says, in JSON, that it listens or why it does not. It ends in order on SIGTERM or Ctrl-C.
 """
@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from adversary.tap.relay import Relay, open_all
-from adversary.tap.sniffer import Sniffer
+from dpp2.adversary.tap.relay import Relay, open_all
+from dpp2.adversary.tap.sniffer import Sniffer
 from dpp2.errors import BadInput
 
 _PR_SET_PDEATHSIG = 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from adversary.tap import record
-from adversary.tap.packets import read_packets
-from adversary.tap.reassembly import UnbrokenBytes
-from adversary.tap.streams import Captured, Conversation
+from dpp2.adversary.tap import record
+from dpp2.adversary.tap.packets import read_packets
+from dpp2.adversary.tap.reassembly import UnbrokenBytes
+from dpp2.adversary.tap.streams import Captured, Conversation
 from dpp2.errors import BadInput
 
 

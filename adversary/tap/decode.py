@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from adversary.observation import Observation
-from adversary.tap.captures import read
-from adversary.tap.frames import HeardFrame, HeardRun, main_run, read_frame
-from adversary.tap.http2 import messages
-from adversary.tap.public import Public
-from adversary.tap.reassembly import UnbrokenBytes
-from adversary.tap.streams import Captured, Conversation
-from adversary.tap.tls import Ciphertext, is_ciphertext, leaks
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.frames import HeardFrame, HeardRun, main_run, read_frame
+from dpp2.adversary.tap.http2 import messages
+from dpp2.adversary.tap.public import Public
+from dpp2.adversary.tap.reassembly import UnbrokenBytes
+from dpp2.adversary.tap.streams import Captured, Conversation
+from dpp2.adversary.tap.tls import Ciphertext, is_ciphertext, leaks
 from dpp2.errors import BadInput
-from store.documents import OPTIONAL
-from store.files import json_text, write_text
+from dpp2.store.documents import OPTIONAL
+from dpp2.store.files import json_text, write_text
 
 
 @dataclass(frozen=True)

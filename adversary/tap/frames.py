@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from adversary.tap.public import Public
+from dpp2.adversary.tap.public import Public
 from dpp2.arrays import Array
-from node.codec import readable
-from node.v1 import wire_pb2
+from dpp2.node.codec import readable
+from dpp2.node.v1 import wire_pb2
 
 Where = tuple[str, int]  # (phase, round)
 

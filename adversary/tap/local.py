@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adversary.tap.decode import Decoded, decode
-from adversary.tap.public import Public, place
-from adversary.tap.sniffer import packet_socket
+from dpp2.adversary.tap.decode import Decoded, decode
+from dpp2.adversary.tap.public import Public, place
+from dpp2.adversary.tap.sniffer import packet_socket
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
 
@@ -39,7 +39,7 @@ class _Process:
 
     async def start(self, arguments: Sequence[str]) -> Any:
         """Returns where it listens, as it says itself."""
-        command = [sys.executable, "-m", "adversary.tap", *arguments, "--die-with-parent", str(os.getpid())]
+        command = [sys.executable, "-m", "dpp2.adversary.tap", *arguments, "--die-with-parent", str(os.getpid())]
         self.process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE, start_new_session=True
         )

@@ -11,11 +11,11 @@ from typing import Any
 
 import dpkt
 
-from adversary.tap import pcap
-from adversary.tap.checksums import Segment, Sifted, sift, verdict
-from adversary.tap.reassembly import Assembler
-from adversary.tap.sniffer import drops_file
-from adversary.tap.streams import Captured, Conversation
+from dpp2.adversary.tap import pcap
+from dpp2.adversary.tap.checksums import Segment, Sifted, sift, verdict
+from dpp2.adversary.tap.reassembly import Assembler
+from dpp2.adversary.tap.sniffer import drops_file
+from dpp2.adversary.tap.streams import Captured, Conversation
 from dpp2.errors import BadInput
 
 _TURN = 1 << 32  # TCP counts bytes modulo this

@@ -11,8 +11,8 @@ from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
+from dpp2.node.codec import RowFormat
 from dpp2.weights import weight_matrix
-from node.codec import RowFormat
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import cast
 
-from adversary.tap.record import Kind, Opening, WireRecorder
+from dpp2.adversary.tap.record import Kind, Opening, WireRecorder
 from dpp2.errors import BadInput
 
 log = logging.getLogger("dpp2.tap")

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from adversary.tap import pcap
-from adversary.tap.record import new_part
+from dpp2.adversary.tap import pcap
+from dpp2.adversary.tap.record import new_part
 from dpp2.errors import BadInput
-from store.files import write_text
+from dpp2.store.files import write_text
 
 _ALL_PROTOCOLS = 0x0003
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_STATISTICS = 263, 1, 6

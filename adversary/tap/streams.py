@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from adversary.tap.reassembly import UnbrokenBytes
+from dpp2.adversary.tap.reassembly import UnbrokenBytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from adversary.tap.reassembly import UnbrokenBytes
-from adversary.tap.streams import Conversation
-from store.documents import called
+from dpp2.adversary.tap.reassembly import UnbrokenBytes
+from dpp2.adversary.tap.streams import Conversation
+from dpp2.store.documents import called
 
 _HEADER, _CHAIN = 5, 3
 _LONGEST = 16_384 + 2_048

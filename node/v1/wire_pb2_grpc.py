@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from node.v1 import wire_pb2 as node_dot_v1_dot_wire__pb2
+from dpp2.node.v1 import wire_pb2 as dpp2_dot_node_dot_v1_dot_wire__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in node/v1/wire_pb2_grpc.py depends on'
+        + ' but the generated code in dpp2/node/v1/wire_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -38,8 +38,8 @@ class PeerStub:
         """
         self.Exchange = channel.stream_stream(
                 '/dpp2.node.v1.Peer/Exchange',
-                request_serializer=node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
-                response_deserializer=node_dot_v1_dot_wire__pb2.Frame.FromString,
+                request_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
+                response_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.FromString,
                 _registered_method=True)
 
 
@@ -59,8 +59,8 @@ def add_PeerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Exchange': grpc.stream_stream_rpc_method_handler(
                     servicer.Exchange,
-                    request_deserializer=node_dot_v1_dot_wire__pb2.Frame.FromString,
-                    response_serializer=node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
+                    request_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.FromString,
+                    response_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,8 +90,8 @@ class Peer:
             request_iterator,
             target,
             '/dpp2.node.v1.Peer/Exchange',
-            node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
-            node_dot_v1_dot_wire__pb2.Frame.FromString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.SerializeToString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.Frame.FromString,
             options,
             channel_credentials,
             insecure,
@@ -114,23 +114,23 @@ class ControlStub:
         """
         self.Prepare = channel.unary_unary(
                 '/dpp2.node.v1.Control/Prepare',
-                request_serializer=node_dot_v1_dot_wire__pb2.PrepareRequest.SerializeToString,
-                response_deserializer=node_dot_v1_dot_wire__pb2.PrepareReply.FromString,
+                request_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareRequest.SerializeToString,
+                response_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareReply.FromString,
                 _registered_method=True)
         self.Release = channel.unary_unary(
                 '/dpp2.node.v1.Control/Release',
-                request_serializer=node_dot_v1_dot_wire__pb2.ReleaseRequest.SerializeToString,
-                response_deserializer=node_dot_v1_dot_wire__pb2.ReleaseReply.FromString,
+                request_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseReply.FromString,
                 _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/dpp2.node.v1.Control/Watch',
-                request_serializer=node_dot_v1_dot_wire__pb2.WatchRequest.SerializeToString,
-                response_deserializer=node_dot_v1_dot_wire__pb2.Progress.FromString,
+                request_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.WatchRequest.SerializeToString,
+                response_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Progress.FromString,
                 _registered_method=True)
         self.Stop = channel.unary_unary(
                 '/dpp2.node.v1.Control/Stop',
-                request_serializer=node_dot_v1_dot_wire__pb2.StopRequest.SerializeToString,
-                response_deserializer=node_dot_v1_dot_wire__pb2.StopReply.FromString,
+                request_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.StopRequest.SerializeToString,
+                response_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.StopReply.FromString,
                 _registered_method=True)
 
 
@@ -166,23 +166,23 @@ def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Prepare': grpc.unary_unary_rpc_method_handler(
                     servicer.Prepare,
-                    request_deserializer=node_dot_v1_dot_wire__pb2.PrepareRequest.FromString,
-                    response_serializer=node_dot_v1_dot_wire__pb2.PrepareReply.SerializeToString,
+                    request_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareRequest.FromString,
+                    response_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareReply.SerializeToString,
             ),
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
-                    request_deserializer=node_dot_v1_dot_wire__pb2.ReleaseRequest.FromString,
-                    response_serializer=node_dot_v1_dot_wire__pb2.ReleaseReply.SerializeToString,
+                    request_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseRequest.FromString,
+                    response_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseReply.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
-                    request_deserializer=node_dot_v1_dot_wire__pb2.WatchRequest.FromString,
-                    response_serializer=node_dot_v1_dot_wire__pb2.Progress.SerializeToString,
+                    request_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.WatchRequest.FromString,
+                    response_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.Progress.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
                     servicer.Stop,
-                    request_deserializer=node_dot_v1_dot_wire__pb2.StopRequest.FromString,
-                    response_serializer=node_dot_v1_dot_wire__pb2.StopReply.SerializeToString,
+                    request_deserializer=dpp2_dot_node_dot_v1_dot_wire__pb2.StopRequest.FromString,
+                    response_serializer=dpp2_dot_node_dot_v1_dot_wire__pb2.StopReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -210,8 +210,8 @@ class Control:
             request,
             target,
             '/dpp2.node.v1.Control/Prepare',
-            node_dot_v1_dot_wire__pb2.PrepareRequest.SerializeToString,
-            node_dot_v1_dot_wire__pb2.PrepareReply.FromString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareRequest.SerializeToString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.PrepareReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -237,8 +237,8 @@ class Control:
             request,
             target,
             '/dpp2.node.v1.Control/Release',
-            node_dot_v1_dot_wire__pb2.ReleaseRequest.SerializeToString,
-            node_dot_v1_dot_wire__pb2.ReleaseReply.FromString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseRequest.SerializeToString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.ReleaseReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -264,8 +264,8 @@ class Control:
             request,
             target,
             '/dpp2.node.v1.Control/Watch',
-            node_dot_v1_dot_wire__pb2.WatchRequest.SerializeToString,
-            node_dot_v1_dot_wire__pb2.Progress.FromString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.WatchRequest.SerializeToString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.Progress.FromString,
             options,
             channel_credentials,
             insecure,
@@ -291,8 +291,8 @@ class Control:
             request,
             target,
             '/dpp2.node.v1.Control/Stop',
-            node_dot_v1_dot_wire__pb2.StopRequest.SerializeToString,
-            node_dot_v1_dot_wire__pb2.StopReply.FromString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.StopRequest.SerializeToString,
+            dpp2_dot_node_dot_v1_dot_wire__pb2.StopReply.FromString,
             options,
             channel_credentials,
             insecure,

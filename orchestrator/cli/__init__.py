@@ -17,10 +17,10 @@ from typer.exceptions import TyperException
 
 from dpp2 import BadInput
 from dpp2.errors import one_line
-from orchestrator.cli.app import app
-from orchestrator.commands import call, is_overview, load, print_overview
-from orchestrator.output import errors
-from orchestrator.runner import Interrupted, RunFailed
+from dpp2.orchestrator.cli.app import app
+from dpp2.orchestrator.commands import call, is_overview, load, print_overview
+from dpp2.orchestrator.output import errors
+from dpp2.orchestrator.runner import Interrupted, RunFailed
 
 __all__ = ["app", "main"]
 

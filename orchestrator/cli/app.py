@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from dpp2 import BadInput, Experiment
+from dpp2.orchestrator.commands import application
+from dpp2.orchestrator.output import errors
 from dpp2.shipped import experiment_file, shipped_experiments
-from orchestrator.commands import application
-from orchestrator.output import errors
 
 app = application()
 

@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2.errors import UnknownName
-from orchestrator.cli.app import Executor, Json, OptionalFile, Overrides, app, examples, load_experiment, new_folder
-from orchestrator.output import Show, console, print_json, print_table, progress_bar
-from store.files import json_text, write_text
-from store.locks import locked, opened_run
+from dpp2.orchestrator.cli.app import (
+    Executor,
+    Json,
+    OptionalFile,
+    Overrides,
+    app,
+    examples,
+    load_experiment,
+    new_folder,
+)
+from dpp2.orchestrator.output import Show, console, print_json, print_table, progress_bar
+from dpp2.store.files import json_text, write_text
+from dpp2.store.locks import locked, opened_run
 
 if TYPE_CHECKING:
-    from adversary.attacker import Attacker
-    from adversary.attacks import Attack
-    from adversary.audit import AuditReport
-    from studies.matrix import Matrix
+    from dpp2.adversary.attacker import Attacker
+    from dpp2.adversary.attacks import Attack
+    from dpp2.adversary.audit import AuditReport
+    from dpp2.studies.matrix import Matrix
 
 Attacks = Annotated[
     list[str] | None, typer.Option("--attack", metavar="NAME", help="Run this attack only (repeatable; default: all).")
@@ -56,8 +65,8 @@ def audit(
     json: Json = False,
 ) -> None:
     """Attack a run with what was overheard, and judge the paper's claims: audit.json, report.html and a table."""
-    from adversary.attacker import Attacker
-    from adversary.report import document, render
+    from dpp2.adversary.attacker import Attacker
+    from dpp2.adversary.report import document, render
 
     chosen, who = _chosen(attack), Attacker(attacker, agent)
     with progress_bar("audit") as show:
@@ -76,14 +85,14 @@ def _folder(run: Path, out: Path | None, asked: str) -> Path:
     """Where the files go. An audit that asked something else keeps its own."""
     if out is not None:
         return new_folder(out)
-    from adversary.attacker import kept_audit
+    from dpp2.adversary.attacker import kept_audit
 
     return run if kept_audit(run) in (None, asked) else run / f"audit-{asked}"
 
 
 def _examined(run: Path, attacks: tuple[Attack, ...], attacker: Attacker, game: bool, show: Show) -> AuditReport:
     """Every attack is a step, and so are the account, the game and the page."""
-    from adversary.audit import audit as examine
+    from dpp2.adversary.audit import audit as examine
 
     steps, total = iter(range(len(attacks) + 3)), len(attacks) + 3
     report = examine(run, attacks, attacker, game=game, note=lambda what: show(next(steps), total, what))
@@ -92,7 +101,7 @@ def _examined(run: Path, attacks: tuple[Attack, ...], attacker: Attacker, game: 
 
 
 def _chosen(names: Sequence[str] | None) -> tuple[Attack, ...]:
-    from adversary.attacks import ATTACKS
+    from dpp2.adversary.attacks import ATTACKS
 
     known = {one.name: one for one in ATTACKS}
     for name in names or ():
@@ -108,7 +117,7 @@ def _shown_agent(report: AuditReport, wanted: int) -> int:
 
 
 def _print(report: AuditReport, path: Path) -> None:
-    from adversary.report import sentences
+    from dpp2.adversary.report import sentences
 
     _print_errors(report)
     for left_out in report.skipped:
@@ -122,7 +131,7 @@ def _print(report: AuditReport, path: Path) -> None:
 
 
 def _print_errors(report: AuditReport) -> None:
-    from adversary.findings import QUANTITIES
+    from dpp2.adversary.findings import QUANTITIES
 
     errors = [(one.name, [one.error(what) for what in QUANTITIES]) for one in report.findings]
     rows = [(name, *("–" if error is None else f"{error:.1e}" for error in found)) for name, found in errors]
@@ -150,8 +159,8 @@ def matrix(
     json: Json = False,
 ) -> None:
     """Who learns what under which protection: four attackers against six protections on one experiment."""
-    from studies.heatmap import document, write
-    from studies.matrix import compare
+    from dpp2.studies.heatmap import document, write
+    from dpp2.studies.matrix import compare
 
     experiment, chosen, folder = load_experiment(file, overrides), _chosen(attack), new_folder(out)
     with progress_bar("matrix") as show:
@@ -161,7 +170,7 @@ def matrix(
 
 
 def _print_matrix(compared: Matrix, out: Path) -> None:
-    from studies.heatmap import SHOWN, headed
+    from dpp2.studies.heatmap import SHOWN, headed
 
     for key in SHOWN:
         rows = [

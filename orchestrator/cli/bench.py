@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import errors, print_json, print_table
-from studies.bench import BENCHMARKS
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import errors, print_json, print_table
+from dpp2.studies.bench import BENCHMARKS
 
 if TYPE_CHECKING:
-    from studies.bench.benchmark import Benchmark
+    from dpp2.studies.bench.benchmark import Benchmark
 
 
 @app.command(
@@ -38,7 +38,7 @@ def bench(
 
     audit: attacks and game against the run that made the data, and how close they come on the default experiment.
     """
-    from studies.bench.benchmark import Bench
+    from dpp2.studies.bench.benchmark import Bench
 
     benchmark: Benchmark[Any] = BENCHMARKS[what]
     if disropt != sys.executable and not benchmark.sets_disropt_beside:

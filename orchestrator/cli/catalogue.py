@@ -10,14 +10,14 @@ import typer
 
 from dpp2 import BadInput
 from dpp2.errors import UnknownName
-from orchestrator.catalogue import LISTS, Entry, Explanation, commented, explained
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment
-from orchestrator.output import console, errors, print_json, print_table
-from store.files import write_text
+from dpp2.orchestrator.catalogue import LISTS, Entry, Explanation, commented, explained
+from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment
+from dpp2.orchestrator.output import console, errors, print_json, print_table
+from dpp2.store.files import write_text
 
 
 def _attacks() -> Iterator[Entry]:
-    from adversary.attacks import ATTACKS
+    from dpp2.adversary.attacks import ATTACKS
 
     return (Entry(attack.name, attack.summary) for attack in ATTACKS)
 

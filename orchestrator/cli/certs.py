@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import console, print_json
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import console, print_json
 
 Cluster = Annotated[
     Path | None, typer.Option("--cluster", metavar="FILE", help="cluster.toml: one certificate for each of its nodes.")
@@ -57,7 +57,7 @@ def certs(
 
 
 def _make(cluster: Path | None, agents: int | None, out: Path, days: int) -> list[Path]:
-    from orchestrator.certs import make
+    from dpp2.orchestrator.certs import make
 
     if not 0 < days <= 3650:
         raise BadInput("--days", days, "a whole number from 1 to 3650")
@@ -66,7 +66,7 @@ def _make(cluster: Path | None, agents: int | None, out: Path, days: int) -> lis
 
 def _nodes(cluster: Path | None, agents: int | None) -> list[tuple[int, ...]]:
     """Which agents each node hosts."""
-    from node.cluster import Cluster
+    from dpp2.node.cluster import Cluster
 
     if (cluster is None) == (agents is None):
         raise BadInput("--cluster", str(cluster), "either a cluster.toml or --agents N")
@@ -80,21 +80,21 @@ def _nodes(cluster: Path | None, agents: int | None) -> list[tuple[int, ...]]:
 
 def _lists(out: Path, allow: bool, revoke: str | None) -> list[Path]:
     """Written where somebody asks for them. Where lists are kept already, whoever is new belongs on them."""
-    from node.admission import ALLOWED
-    from orchestrator.allowed import write_lists
+    from dpp2.node.admission import ALLOWED
+    from dpp2.orchestrator.allowed import write_lists
 
     wanted = allow or revoke is not None or (out / ALLOWED).exists()
     return write_lists(out, revoke) if wanted else []
 
 
 def _print_json(out: Path, made: list[Path], lists: list[Path]) -> None:
-    from orchestrator.allowed import fingerprints
+    from dpp2.orchestrator.allowed import fingerprints
 
     print_json({"authority": out / "ca.pem", "made": made, "lists": lists, "fingerprints": fingerprints(out)})
 
 
 def _print_made(out: Path, made: list[Path], days: int) -> None:
-    from orchestrator.allowed import fingerprints
+    from dpp2.orchestrator.allowed import fingerprints
 
     known = fingerprints(out)
     console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")

@@ -9,15 +9,15 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from dpp2.errors import NOTHING
-from orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
-from orchestrator.cli.watch import Watch, page_opener
-from orchestrator.output import console, errors, print_json, progress_bar, waiting
-from orchestrator.runner import RunFailed
+from dpp2.orchestrator.cli.app import Json, Overrides, app, check_counts, examples, load_experiment
+from dpp2.orchestrator.cli.watch import Watch, page_opener
+from dpp2.orchestrator.output import console, errors, print_json, progress_bar, waiting
+from dpp2.orchestrator.runner import RunFailed
 
 if TYPE_CHECKING:
-    from node.tls import Identity
-    from orchestrator.logged import LoggedDrive
-    from orchestrator.orchestrate import Orchestration, RunSummary
+    from dpp2.node.tls import Identity
+    from dpp2.orchestrator.logged import LoggedDrive
+    from dpp2.orchestrator.orchestrate import Orchestration, RunSummary
 
 ClusterFile = Annotated[
     Path, typer.Option("--cluster", metavar="FILE", help="cluster.toml: where every agent listens.")
@@ -41,7 +41,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the nodes running at t
 )
 def node(context: typer.Context) -> None:
     """Host agents behind a gRPC service (`dpp2 node --help` shows the options)."""
-    from node.__main__ import main
+    from dpp2.node.__main__ import main
 
     raise typer.Exit(main(context.args))
 
@@ -71,10 +71,10 @@ def orchestrate(
     run, and the other nodes with it. The same command line goes on after this process has died. Neither data, nor
     keys, nor vectors ever come here.
     """
+    from dpp2.node.cluster import Cluster
+    from dpp2.node.process import check_descriptors
+    from dpp2.orchestrator.orchestrate import Orchestration, described, run_id_of, watched_folder
     from dpp2.prepared import PreparedRun
-    from node.cluster import Cluster
-    from node.process import check_descriptors
-    from orchestrator.orchestrate import Orchestration, described, run_id_of, watched_folder
 
     check_counts(("--window", window))
     if patience is not None and not patience > 0:
@@ -95,7 +95,7 @@ def orchestrate(
 
 
 def _identity(tls: Path | None, plaintext: bool) -> Identity | None:
-    from node.tls import ORCHESTRATOR, Identity
+    from dpp2.node.tls import ORCHESTRATOR, Identity
 
     if (tls is None) != plaintext:
         raise BadInput(
@@ -112,9 +112,9 @@ def _how(done: RunSummary) -> tuple[str, str]:
 
 
 def _driven(asked: Orchestration, logged: LoggedDrive) -> RunSummary:
-    from orchestrator.drive import Drive, DriveFailed
-    from orchestrator.herald import Herald
-    from orchestrator.orchestrate import orchestrate as drive_nodes
+    from dpp2.orchestrator.drive import Drive, DriveFailed
+    from dpp2.orchestrator.herald import Herald
+    from dpp2.orchestrator.orchestrate import orchestrate as drive_nodes
 
     rounds, herald = asked.prepared.experiment.run.rounds, Herald(errors.print)
     try:
@@ -161,8 +161,8 @@ def collect(
     Without telemetry there is no truth.npz, and of exports no solution.npz; without the agents' data there is no gap at
     the last x.
     """
-    from orchestrator.collect import collect as merge
-    from orchestrator.given import with_state
+    from dpp2.orchestrator.collect import collect as merge
+    from dpp2.orchestrator.given import with_state
 
     done = merge(given, Experiment.load(experiment), out, run_id, force=force)
     for home in with_state(given):

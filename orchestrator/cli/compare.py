@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment
-from orchestrator.output import console, print_json, print_table, progress_bar
+from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment
+from dpp2.orchestrator.output import console, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from studies.compare.comparison import Comparison, Plan
+    from dpp2.studies.compare.comparison import Comparison, Plan
 
 Files = Annotated[
     list[Path] | None,
@@ -61,8 +61,8 @@ def compare(
 
     What is finished is kept in DIR/kept: the same command goes on where it was stopped.
     """
-    from studies.compare import comparison, page
-    from studies.compare.claims import Rankings
+    from dpp2.studies.compare import comparison, page
+    from dpp2.studies.compare.claims import Rankings
 
     check_counts(("--seeds", seeds))
     if out.exists() and not out.is_dir():
@@ -84,10 +84,10 @@ def compare(
 def _plan(
     files: list[Path], algorithms: str | None, epsilons: tuple[float, ...] | None, runs: int | None, *, quick: bool
 ) -> Plan:
-    from studies.compare.comparison import EVALUATIONS, QUICK_EVALUATIONS, Plan
-    from studies.compare.contenders import methods
-    from studies.compare.search import Effort
-    from studies.compare.tasks import bundled, of_files
+    from dpp2.studies.compare.comparison import EVALUATIONS, QUICK_EVALUATIONS, Plan
+    from dpp2.studies.compare.contenders import methods
+    from dpp2.studies.compare.search import Effort
+    from dpp2.studies.compare.tasks import bundled, of_files
 
     names = [name.strip() for name in algorithms.split(",")] if algorithms is not None else None
     chosen = tuple(methods(names))
@@ -130,8 +130,8 @@ def _words(
 
 
 def _print(made: Comparison, paths: Mapping[str, str]) -> None:
-    from studies.compare import page, verdicts
-    from studies.compare.claims import Rankings
+    from dpp2.studies.compare import page, verdicts
+    from dpp2.studies.compare.claims import Rankings
 
     rankings = Rankings(made)
     for task in made.plan.tasks:

@@ -10,12 +10,12 @@ import typer
 
 from dpp2 import BadInput
 from dpp2.errors import UnknownName
-from orchestrator.cli.app import Json, Overrides, app, examples
-from orchestrator.output import errors, print_json
-from store.files import write_text
+from dpp2.orchestrator.cli.app import Json, Overrides, app, examples
+from dpp2.orchestrator.output import errors, print_json
+from dpp2.store.files import write_text
 
 if TYPE_CHECKING:
-    from orchestrator.compose import Deployment
+    from dpp2.orchestrator.compose import Deployment
 
 _MOST = 1000  # containers that one machine could conceivably run
 
@@ -65,7 +65,7 @@ def compose(
 
 
 def _text(deployment: Deployment, override: str | None) -> str:
-    from orchestrator.compose import OVERRIDES
+    from dpp2.orchestrator.compose import OVERRIDES
 
     if override is None:
         return deployment.base()
@@ -102,15 +102,15 @@ class _Network:
         return files or Path("deploy") / f"{self.topology}-{self.agents}"
 
     def manifest(self) -> str:
-        from orchestrator.demonstration import Demonstration
-        from orchestrator.kubernetes import SECRETS, Manifest
+        from dpp2.orchestrator.demonstration import Demonstration
+        from dpp2.orchestrator.kubernetes import SECRETS, Manifest
 
         overrides = [f"problem.path={SECRETS}", "run.telemetry=none", *self.overrides]
         return Manifest(Demonstration.of(self.agents, self.topology, overrides), self._said("--kubernetes")).text()
 
     def deployment(self, files: Path | None) -> Deployment:
-        from orchestrator.compose import Deployment
-        from orchestrator.demonstration import Demonstration
+        from dpp2.orchestrator.compose import Deployment
+        from dpp2.orchestrator.demonstration import Demonstration
 
         folder = self.folder(files)
         return Deployment(

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from dpp2 import Experiment
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.cli.cluster import ExperimentFile
-from orchestrator.output import console, errors, print_json
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.cli.cluster import ExperimentFile
+from dpp2.orchestrator.output import console, errors, print_json
 
 
 @app.command(epilog=examples("dpp2 export home --experiment experiment.toml --out machine-1.zip"))
@@ -25,7 +25,7 @@ def export(
 
     Without telemetry an export holds what the nodes have sent, which an eavesdropper has, too.
     """
-    from orchestrator.collect import export as pack
+    from dpp2.orchestrator.collect import export as pack
 
     nodes = pack(homes, Experiment.load(experiment), out, run_id)
     agents = sorted(agent for node in nodes for agent in node.agents)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import print_json, print_table
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import print_json, print_table
 
 
 @app.command("overheard", epilog=examples("dpp2 overheard runs/demo runs/demo-tier-three"))
@@ -18,7 +18,7 @@ def overheard_command(
     json: Json = False,
 ) -> None:
     """Audited runs side by side: what each one cost, how far it came, and what an eavesdropper recovered."""
-    from studies.overheard import HEAD, overheard
+    from dpp2.studies.overheard import HEAD, overheard
 
     rows = [overheard(run) for run in runs]
     if json:

@@ -11,12 +11,12 @@ import typer
 from rich.table import Table
 
 from dpp2 import BadInput, Experiment
+from dpp2.orchestrator import plots
+from dpp2.orchestrator.cli.app import Json, Overrides, drawable_later, load_experiment
+from dpp2.orchestrator.cli.privacy import privacy
+from dpp2.orchestrator.output import console, print_json, print_notes, progress_bar
 from dpp2.privacy import Unsupported
 from dpp2.privacy.plans import AnyPlan, AnyPlans, Effort
-from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, drawable_later, load_experiment
-from orchestrator.cli.privacy import privacy
-from orchestrator.output import console, print_json, print_notes, progress_bar
 
 _AROUND = (0.01, 0.1, 1.0, 10.0, 100.0)  # the frontier: these multiples of the budget
 

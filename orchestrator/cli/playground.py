@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.cli.watch import Host, NoOpen, Port, Token, announced, check_installed
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.cli.watch import Host, NoOpen, Port, Token, announced, check_installed
 
 
 @app.command(epilog=examples("dpp2 playground", "dpp2 playground --port 8320 --no-open"))
@@ -16,10 +16,10 @@ def playground(
 ) -> None:
     """A page with controls: every change is run at once, attacked and accounted for."""
     check_installed("playground")
-    from page.app import playground_app
-    from page.playground import Playground
-    from page.serve import Address, open_browser, serve
-    from page.worker import Worker
+    from dpp2.page.app import playground_app
+    from dpp2.page.playground import Playground
+    from dpp2.page.serve import Address, open_browser, serve
+    from dpp2.page.worker import Worker
 
     address, worker = Address(host, port, token), Worker(nice=0)
 

@@ -11,14 +11,14 @@ import typer
 
 from dpp2 import BadInput, Experiment
 from dpp2.algorithms.base import AlgorithmSection
+from dpp2.orchestrator import plots
+from dpp2.orchestrator.cli.app import Json, Overrides, Plot, app, drawable, examples, load_experiment
+from dpp2.orchestrator.cli.privacy_documents import approximate_document, calibration_document, cost_document, spoken
+from dpp2.orchestrator.output import console, print_json, print_notes
 from dpp2.privacy import Calibration, Epsilon, Unsupported, epsilon
 from dpp2.privacy.account import Account
 from dpp2.privacy.calibrate import Unknown
 from dpp2.privacy.query import PrivacyQuery
-from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, Plot, app, drawable, examples, load_experiment
-from orchestrator.cli.privacy_documents import approximate_document, calibration_document, cost_document, spoken
-from orchestrator.output import console, print_json, print_notes
 
 privacy = typer.Typer(help="Account for ε: what a run costs, which noise keeps a budget.", no_args_is_help=True)
 app.add_typer(privacy, name="privacy")

@@ -10,16 +10,16 @@ import numpy as np
 import typer
 
 from dpp2.errors import Inadmissible
+from dpp2.orchestrator import plots
+from dpp2.orchestrator.cli.app import Json, Overrides, Plot, drawable, examples, load_experiment
+from dpp2.orchestrator.cli.privacy import privacy
+from dpp2.orchestrator.cli.privacy_documents import account_document, spoken
+from dpp2.orchestrator.cli.run import listed_conditions
+from dpp2.orchestrator.output import console, print_json, print_notes, print_table
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
 from dpp2.theory import Condition
 from dpp2.weights import Spectrum
-from orchestrator import plots
-from orchestrator.cli.app import Json, Overrides, Plot, drawable, examples, load_experiment
-from orchestrator.cli.privacy import privacy
-from orchestrator.cli.privacy_documents import account_document, spoken
-from orchestrator.cli.run import listed_conditions
-from orchestrator.output import console, print_json, print_notes, print_table
 
 _SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000)  # rounds of which the cost is printed
 

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from dpp2 import BadInput
+from dpp2.orchestrator.cli.app import Json, Overrides, examples, load_experiment
+from dpp2.orchestrator.cli.privacy import privacy
+from dpp2.orchestrator.cli.privacy_documents import spoken
+from dpp2.orchestrator.output import console, print_json, print_notes, print_table
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
 from dpp2.privacy.cancelling_releases import worst_exposures
 from dpp2.privacy.colluders import Cut, WorstCase, cuts, with_remedy
 from dpp2.privacy.correlated import NoiseNetwork
-from orchestrator.cli.app import Json, Overrides, examples, load_experiment
-from orchestrator.cli.privacy import privacy
-from orchestrator.cli.privacy_documents import spoken
-from orchestrator.output import console, print_json, print_notes, print_table
 
 _WEAKEST = 5  # agents that are named
 _CUTS = 3

@@ -7,8 +7,8 @@ from typing import TypedDict
 from dpp2.privacy import Calibration, Epsilon, PaperEpsilon, Releases, Unsupported, epsilon, per_round
 from dpp2.privacy.account import Account
 from dpp2.privacy.query import PrivacyQuery, worst_mechanism
-from store.documents import EpsilonDocument
-from store.rundir import epsilon_document
+from dpp2.store.documents import EpsilonDocument
+from dpp2.store.rundir import epsilon_document
 
 
 class CostDocument(EpsilonDocument):

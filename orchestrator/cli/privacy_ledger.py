@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from dpp2 import BadInput
+from dpp2.orchestrator.cli.app import Json, examples
+from dpp2.orchestrator.cli.privacy import privacy
+from dpp2.orchestrator.cli.privacy_documents import spoken
+from dpp2.orchestrator.output import console, print_json, print_notes, print_table
+from dpp2.orchestrator.publish import publish as publish_run
 from dpp2.privacy import Epsilon, Unsupported
-from orchestrator.cli.app import Json, examples
-from orchestrator.cli.privacy import privacy
-from orchestrator.cli.privacy_documents import spoken
-from orchestrator.output import console, print_json, print_notes, print_table
-from orchestrator.publish import publish as publish_run
-from store.ledgers import LedgerFile
-from store.rundir import epsilon_document
+from dpp2.store.ledgers import LedgerFile
+from dpp2.store.rundir import epsilon_document
 
 
 @privacy.command(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.app import Executor, Json, app, check_counts, examples, new_folder
-from orchestrator.output import console, print_json, print_table, progress_bar
-from studies.reproduce import STUDIES
+from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, examples, new_folder
+from dpp2.orchestrator.output import console, print_json, print_table, progress_bar
+from dpp2.studies.reproduce import STUDIES
 
 if TYPE_CHECKING:
-    from studies.reproduce.study import Claim, Files, Study
+    from dpp2.studies.reproduce.study import Claim, Files, Study
 
 
 @app.command(
@@ -33,7 +33,7 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Measure a figure or the table of the paper from runs made here, and judge what the paper says of it."""
-    from studies.reproduce.study import Order
+    from dpp2.studies.reproduce.study import Order
 
     check_counts(("--seeds", seeds), ("--rounds", rounds))
     study: Study[Any] = STUDIES[what].of(rounds)

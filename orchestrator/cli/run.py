@@ -11,14 +11,14 @@ import numpy as np
 import typer
 
 from dpp2 import BadInput, Result
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
+from dpp2.orchestrator.cli.watch import Watch, page_opener
+from dpp2.orchestrator.output import console, errors, print_json, print_notes, progress_bar
+from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress
 from dpp2.privacy import Epsilon
+from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
-from orchestrator import runner
-from orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
-from orchestrator.cli.watch import Watch, page_opener
-from orchestrator.output import console, errors, print_json, print_notes, progress_bar
-from orchestrator.runner import ClusterShape, FinishedRun, Progress
-from store.rundir import privacy_document
 
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …).")
@@ -99,7 +99,7 @@ def _tap(kind: str | None) -> Callable[[Path], Any] | None:
     """Who listens between the nodes; whoever may not is told before anything runs."""
     if kind is None:
         return None
-    from adversary.tap.local import TAPS
+    from dpp2.adversary.tap.local import TAPS
 
     if kind not in TAPS:
         raise BadInput("--tap", kind, " or ".join(TAPS))

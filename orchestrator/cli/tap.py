@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput, Experiment
-from node.cluster import Cluster
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import console, errors, print_json
-from store.documents import plain
+from dpp2.node.cluster import Cluster
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import console, errors, print_json
+from dpp2.store.documents import plain
 
 if TYPE_CHECKING:  # packets and frames take their time to load, and other commands need none of it
-    from adversary.tap.__main__ import Ending, Listening
-    from adversary.tap.decode import Decoded
+    from dpp2.adversary.tap.__main__ import Ending, Listening
+    from dpp2.adversary.tap.decode import Decoded
 
 tap = typer.Typer(help="Listen between agents, and decode what was recorded.", no_args_is_help=True)
 app.add_typer(tap, name="tap")
@@ -50,7 +50,7 @@ def relay(
     TARGET is the address of the node that is dialled, the one with the higher-numbered agent; its neighbour must be
     told LISTEN instead, in the [links] of its cluster.toml.
     """
-    from adversary.tap.__main__ import relay as relay_until_stopped
+    from dpp2.adversary.tap.__main__ import relay as relay_until_stopped
 
     ending = _ending(quiet=("--quiet", quiet), patience=("--patience", patience))
     failure = relay_until_stopped(link, out, lambda listening: _announce(listening, json), ending)
@@ -70,7 +70,7 @@ def sniff(
     json: Json = False,
 ) -> None:
     """Record the packets of an interface as pcap, until Ctrl-C. Linux; needs the right to read packets."""
-    from adversary.tap.__main__ import sniff as sniff_until_stopped
+    from dpp2.adversary.tap.__main__ import sniff as sniff_until_stopped
 
     for number in port:
         if not 0 < number < 65536:
@@ -83,7 +83,7 @@ def sniff(
 
 def _ending(**options: tuple[str, float | None]) -> Ending:
     """When to stop, of the options that were given."""
-    from adversary.tap.__main__ import Ending
+    from dpp2.adversary.tap.__main__ import Ending
 
     for name, value in options.values():
         if value is not None and not value > 0:
@@ -114,8 +114,8 @@ def decode(
     json: Json = False,
 ) -> None:
     """Decode captures into an observation: what the agents sent, to the byte, and what is missing from it."""
-    from adversary.tap.decode import decode as decode_captures
-    from adversary.tap.public import Public
+    from dpp2.adversary.tap.decode import decode as decode_captures
+    from dpp2.adversary.tap.public import Public
 
     places = Cluster.load(cluster)
     public = Public.of(Experiment.load(experiment), places.addresses, places.links)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import console, print_json
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import console, print_json
 
 if TYPE_CHECKING:
-    from page.watching import Watching
+    from dpp2.page.watching import Watching
 
 Watch = Annotated[
     bool, typer.Option("--watch", help="Show it on a page in the browser, from a process of its own (extra [page]).")
@@ -62,12 +62,12 @@ def watch(
     The page only reads. It can be ended and started again at any time, and the run does not notice.
     """
     check_installed("watch")
-    from page.app import watch_app
-    from page.past import replayed
-    from page.place import Place
-    from page.serve import Address, open_browser, serve
-    from page.watching import Watching
-    from page.worker import Worker
+    from dpp2.page.app import watch_app
+    from dpp2.page.past import replayed
+    from dpp2.page.place import Place
+    from dpp2.page.serve import Address, open_browser, serve
+    from dpp2.page.watching import Watching
+    from dpp2.page.worker import Worker
 
     if not wait and not any((run / name).is_file() for name in ("experiment.toml", "events.jsonl")):
         raise BadInput("RUN", str(run), "a run directory (--wait: one that is still to come)")
@@ -112,7 +112,7 @@ def page_opener() -> Callable[[Path], None]:
 
 def _open_page(run: Path) -> None:
     """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
-    command = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
+    command = [sys.executable, "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     subprocess.Popen(
         command, stdout=sys.stderr, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **threads},

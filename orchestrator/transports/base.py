@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.experiment import TRANSPORTS
-from store.rundir import RunDirectory
+from dpp2.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from orchestrator.local import Tap
+    from dpp2.orchestrator.local import Tap
 
 Progress = Callable[[int, int, str], None]  # (rounds done, of how many, a note)
 
@@ -76,7 +76,7 @@ def transport_of(experiment: Experiment, shape: ClusterShape) -> Transport:
 
 
 def _transport(name: str) -> Transport:
-    found: Transport = import_module(f"orchestrator.transports.{name}").TRANSPORT
+    found: Transport = import_module(f"dpp2.orchestrator.transports.{name}").TRANSPORT
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from dpp2 import BadInput, Experiment, Simulation
-from orchestrator.logged import LoggedMetrics
-from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
-from store.rundir import RunDirectory
+from dpp2.orchestrator.logged import LoggedMetrics
+from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
+from dpp2.store.rundir import RunDirectory
 
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
 _CHECKPOINT_SECONDS = 2.0

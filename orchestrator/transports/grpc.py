@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.edge_keys import WITHOUT_TLS
+from dpp2.node.process import check_descriptors
+from dpp2.orchestrator.output import errors, waiting
+from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
 from dpp2.privacy.account import Note
-from node.process import check_descriptors
-from orchestrator.output import errors, waiting
-from orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
-from store.files import write_text
-from store.rundir import RunDirectory
+from dpp2.store.files import write_text
+from dpp2.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from orchestrator.drive import Drive
+    from dpp2.orchestrator.drive import Drive
 
 _WINDOW = 512  # rounds of credit, unless they are run one by one
 _KEEP_SECONDS = 2.0  # how often the clock is written down
@@ -41,11 +41,13 @@ class Grpc:
 
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         """Every round at node processes; the run takes up what they have written down when they have ended."""
-        from node.server import run_folder
-        from orchestrator.herald import Herald
-        from orchestrator.local import LocalCluster  # grpc takes its time to load, and embedded runs need none of it
-        from orchestrator.logged import LoggedDrive
-        from orchestrator.merge import load_node_records
+        from dpp2.node.server import run_folder
+        from dpp2.orchestrator.herald import Herald
+        from dpp2.orchestrator.local import (
+            LocalCluster,  # grpc takes its time to load, and embedded runs need none of it
+        )
+        from dpp2.orchestrator.logged import LoggedDrive
+        from dpp2.orchestrator.merge import load_node_records
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
         groups = groups_of(shape, prepared.graph.agents, nodes)
@@ -170,7 +172,7 @@ def _check_hosts(nodes: Path, groups: list[list[int]]) -> None:
 
 
 def _run_cluster(work: Coroutine[Any, Any, None]) -> None:
-    from orchestrator.drive import DriveFailed
+    from dpp2.orchestrator.drive import DriveFailed
 
     try:
         asyncio.run(work)

@@ -1,14 +1,14 @@
 """Benchmarks of this machine. A new one is a new file and one more entry in `BENCHMARKS`."""
 
-from studies.registry import LazyRegistry
+from dpp2.studies.registry import LazyRegistry
 
 BENCHMARKS = LazyRegistry(
     "WHAT",
     {
-        "core": "studies.bench.core:CORE",
-        "network": "studies.bench.network:NETWORK",
-        "audit": "studies.bench.audit:AUDIT",
-        "hostile": "studies.bench.hostile:HOSTILE",
-        "scale": "studies.bench.scale:SCALE",
+        "core": "dpp2.studies.bench.core:CORE",
+        "network": "dpp2.studies.bench.network:NETWORK",
+        "audit": "dpp2.studies.bench.audit:AUDIT",
+        "hostile": "dpp2.studies.bench.hostile:HOSTILE",
+        "scale": "dpp2.studies.bench.scale:SCALE",
     },
 )

@@ -14,24 +14,24 @@ from pathlib import Path
 
 import numpy as np
 
-from adversary.attacks import ATTACKS
-from adversary.attacks.base import Estimate
-from adversary.findings import Finding, attempt
-from adversary.game import Game, play
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.tap.local import RelayTap
-from adversary.views import View, global_view
 from dpp2 import Experiment, Result, Simulation, run
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.attacks.base import Estimate
+from dpp2.adversary.findings import Finding, attempt
+from dpp2.adversary.game import Game, play
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.tap.local import RelayTap
+from dpp2.adversary.views import View, global_view
 from dpp2.arrays import Array
 from dpp2.privacy import Dpp2Releases
-from store.documents import plain
-from studies.bench.benchmark import Bench, Benchmark, Note
-from studies.bench.contenders import nodes, separately, taking_turns
-from studies.bench.core import interleaved, timed
-from studies.bench.network import ten_agents
-from studies.tables import TextTable
+from dpp2.store.documents import plain
+from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.bench.contenders import nodes, separately, taking_turns
+from dpp2.studies.bench.core import interleaved, timed
+from dpp2.studies.bench.network import ten_agents
+from dpp2.studies.tables import TextTable
 
 _LENGTHS = (500, 1000, 2000)  # rounds over which the smoother's time is fitted
 _TRIALS, _ONE_BY_ONE, _GAME_ROUNDS = 100_000, 1_000, 20

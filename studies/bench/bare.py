@@ -1,6 +1,6 @@
 """What gRPC itself costs: the streams of a run with nothing behind them.
 
-`python -m studies.bench.bare` hosts agents that send the same frame to every neighbour in each of two phases a
+`python -m dpp2.studies.bench.bare` hosts agents that send the same frame to every neighbour in each of two phases a
 round and wait for theirs, as synchronous rounds do: no state, no checks, no records. Same processes, settings of
 gRPC and Python, frame bytes and one stream per pair as the nodes it is compared with. Settings come as one line of JSON
 on stdin, ports go out and come in the same way; then every line is a number of rounds, answered by the seconds they
@@ -19,8 +19,8 @@ from typing import Any
 import grpc
 import uvloop
 
-from node.limits import CHANNEL_OPTIONS, SERVER_OPTIONS
-from node.process import ready_for_rounds
+from dpp2.node.limits import CHANNEL_OPTIONS, SERVER_OPTIONS
+from dpp2.node.process import ready_for_rounds
 
 _LARGEST = ("grpc.max_receive_message_length", -1)
 

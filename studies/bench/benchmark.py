@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
-from studies.tables import TextTable
+from dpp2.studies.tables import TextTable
 
 Note = Callable[[str], None]  # hears what is being measured
 Measured = TypeVar("Measured")

@@ -19,16 +19,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpp2.node.cluster import Cluster
+from dpp2.node.codec import encode
+from dpp2.node.limits import CHANNEL_OPTIONS, CHECKPOINT_EVERY
+from dpp2.node.process import SETTINGS
+from dpp2.node.tls import ORCHESTRATOR, Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator import certs
+from dpp2.orchestrator.local import Tap, for_nodes
 from dpp2.prepared import PreparedRun
-from node.cluster import Cluster
-from node.codec import encode
-from node.limits import CHANNEL_OPTIONS, CHECKPOINT_EVERY
-from node.process import SETTINGS
-from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator import certs
-from orchestrator.local import Tap, for_nodes
-from store.files import write_text
+from dpp2.store.files import write_text
 
 REPETITIONS = 5
 
@@ -57,7 +57,7 @@ class Process:
     @classmethod
     async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> Process:
         """A module of this package, which reads its settings from its first line."""
-        process = await cls.start(sys.executable, "-m", f"studies.bench.{name}", **environment)
+        process = await cls.start(sys.executable, "-m", f"dpp2.studies.bench.{name}", **environment)
         process.say(json.dumps(settings))
         return process
 

@@ -16,9 +16,9 @@ from statistics import median
 import numpy as np
 
 from dpp2 import Experiment, Simulation
-from studies.bench import loops
-from studies.bench.benchmark import Bench, Benchmark, Note
-from studies.tables import TextTable
+from dpp2.studies.bench import loops
+from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.tables import TextTable
 
 _ROUNDS = 200  # of the paper's experiment, per repetition
 _SIZES = (1_000, 10_000, 100_000)
@@ -76,7 +76,7 @@ class CoreBenchmark(Benchmark[CoreMeasured]):
     """The embedded driver against a loop over agents, hand-written NumPy, and the memory bus."""
 
     def measure(self, asked: Bench) -> CoreMeasured:
-        from studies.bench.noise import noise  # which times as this module does
+        from dpp2.studies.bench.noise import noise  # which times as this module does
 
         return CoreMeasured(paper(asked.note), large(asked.note), noise(asked.note))
 

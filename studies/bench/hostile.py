@@ -15,20 +15,20 @@ from statistics import median
 from typing import Any
 
 from dpp2 import Experiment
+from dpp2.node.cluster import Cluster
+from dpp2.node.codec import RowFormat
+from dpp2.node.limits import CHANNEL_OPTIONS
+from dpp2.node.memory import MemoryBound
+from dpp2.node.process import SETTINGS, most_connections
+from dpp2.node.tls import ORCHESTRATOR, Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator import certs
 from dpp2.prepared import PreparedRun
-from node.cluster import Cluster
-from node.codec import RowFormat
-from node.limits import CHANNEL_OPTIONS
-from node.memory import MemoryBound
-from node.process import SETTINGS, most_connections
-from node.tls import ORCHESTRATOR, Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator import certs
-from store.files import write_text
-from studies.bench.benchmark import Bench, Benchmark, Note
-from studies.bench.contenders import Nodes, Process, workers
-from studies.bench.hostile_peer import KINDS, STANDING
-from studies.tables import TextTable
+from dpp2.store.files import write_text
+from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.bench.contenders import Nodes, Process, workers
+from dpp2.studies.bench.hostile_peer import KINDS, STANDING
+from dpp2.studies.tables import TextTable
 
 DIMENSION = 20_000
 _ABUSED, _OTHER = 1, 2  # nodes; 0 is the neighbour

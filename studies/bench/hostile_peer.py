@@ -1,6 +1,6 @@
 """A neighbour that misbehaves: agent 0, with its own certificate, in a process of its own.
 
-`python -m studies.bench.hostile_peer` reads its settings as one line of JSON on stdin, then the name of one kind of
+`python -m dpp2.studies.bench.hostile_peer` reads its settings as one line of JSON on stdin, then the name of one
 abuse after the other, and answers each with the CPU time that it has used so far. It is honest to one node and abuses
 the other, and sends both the rows that are due (zeros, which nobody can tell from real ones), so that the run goes on
 unless it is the abuse to stop it.
@@ -24,12 +24,12 @@ import grpc
 import numpy as np
 import uvloop
 
-from node.codec import encode
-from node.limits import CHANNEL_OPTIONS, STREAMS
-from node.links import STREAM_ENDED
-from node.peers import EXCHANGE
-from node.tls import Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.node.codec import encode
+from dpp2.node.limits import CHANNEL_OPTIONS, STREAMS
+from dpp2.node.links import STREAM_ENDED
+from dpp2.node.peers import EXCHANGE
+from dpp2.node.tls import Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
 
 _OFTEN = 1.0  # seconds between two bad frames: each costs the neighbour its stream, and its rows are late
 _AT_ONCE = 64  # calls of a flood

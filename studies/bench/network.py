@@ -19,11 +19,11 @@ from statistics import median
 from typing import Any
 
 from dpp2 import Experiment
+from dpp2.orchestrator.local import for_nodes
 from dpp2.prepared import PreparedRun
-from orchestrator.local import for_nodes
-from store.files import write_text
-from studies.bench.benchmark import Bench, Benchmark, Note
-from studies.bench.contenders import (
+from dpp2.store.files import write_text
+from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.bench.contenders import (
     REPETITIONS,
     Groups,
     bare,
@@ -35,7 +35,7 @@ from studies.bench.contenders import (
     taking_turns,
     together,
 )
-from studies.bench.network_numbers import (
+from dpp2.studies.bench.network_numbers import (
     AgainstBare,
     Memory,
     NetworkMeasured,
@@ -45,7 +45,7 @@ from studies.bench.network_numbers import (
     Wide,
     table,
 )
-from studies.tables import TextTable
+from dpp2.studies.tables import TextTable
 
 _NEVER = 10**9  # rounds between checkpoints
 
@@ -190,14 +190,14 @@ def _start_up(note: Note) -> StartUp:
 
 _START = """
 import json, resource, sys
-from node.process import set_up, ready_for_rounds
+from dpp2.node.process import set_up, ready_for_rounds
 set_up()
 import asyncio
 from pathlib import Path
 import uvloop
 async def main():
     from dpp2.experiment import Experiment
-    from node.server import Node, NodeConfig
+    from dpp2.node.server import Node, NodeConfig
     folder = Path(sys.argv[1])
     experiment = Experiment.load(folder / "experiment.toml").resolve()
     await Node(NodeConfig(experiment, (0,), folder / "cluster.toml", folder / "home", None)).start("127.0.0.1:0")

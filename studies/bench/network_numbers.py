@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from store.documents import OPTIONAL
-from studies.tables import TextTable
+from dpp2.store.documents import OPTIONAL
+from dpp2.studies.tables import TextTable
 
 Row = tuple[str, str, str, str, str]
 

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpp2 import Experiment
+from dpp2.node.codec import encode
 from dpp2.prepared import PreparedRun
+from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.bench.contenders import nodes, together
+from dpp2.studies.bench.scale_numbers import HOSTS, EmbeddedRun, NodesRun, ScaleMeasured, exponent, planned, table
+from dpp2.studies.bench.scale_run import SETTINGS
+from dpp2.studies.tables import TextTable
 from dpp2.topology import Graph
-from node.codec import encode
-from studies.bench.benchmark import Bench, Benchmark, Note
-from studies.bench.contenders import nodes, together
-from studies.bench.scale_numbers import HOSTS, EmbeddedRun, NodesRun, ScaleMeasured, exponent, planned, table
-from studies.bench.scale_run import SETTINGS
-from studies.tables import TextTable
 
 _EMBEDDED = (1_000, 10_000, 100_000, 1_000_000)
 _OVER_NODES = tuple((agents, count) for agents in (1_000, 10_000, 100_000) for count in (2, 4))
@@ -61,7 +61,7 @@ class ScaleBenchmark(Benchmark[ScaleMeasured]):
 
 def _embedded(agents: int, note: Note) -> EmbeddedRun:
     note(f"{agents:,} agents embedded")
-    command = [sys.executable, "-m", "studies.bench.scale_run", str(agents)]
+    command = [sys.executable, "-m", "dpp2.studies.bench.scale_run", str(agents)]
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return EmbeddedRun(**json.loads(ended.stdout))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studies.tables import TextTable
+from dpp2.studies.tables import TextTable
 
 MOST_SETUP, MOST_BYTES, MOST_EXPONENT, LEAST_OF_EMBEDDED = 60.0, 3000.0, 1.05, 0.5
 

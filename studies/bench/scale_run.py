@@ -1,6 +1,6 @@
 """One embedded run of the scale benchmark, in a process of its own so that its memory can be told.
 
-`python -m studies.bench.scale_run AGENTS` prints one line of JSON: an `EmbeddedRun`. Set-up is all that
+`python -m dpp2.studies.bench.scale_run AGENTS` prints one line of JSON: an `EmbeddedRun`. Set-up is all that
 `dpp2 run` does before round 0, ledgers included.
 """
 
@@ -16,8 +16,8 @@ from statistics import median
 
 from dpp2 import Experiment, Simulation
 from dpp2.prepared import PreparedRun
-from store.ledgers import LedgerFile
-from studies.bench.scale_numbers import EmbeddedRun
+from dpp2.store.ledgers import LedgerFile
+from dpp2.studies.bench.scale_numbers import EmbeddedRun
 
 SETTINGS = ("network.topology=small-world", "network.neighbours=10", "problem.name=quadratic", "run.rounds=1000")
 _ROUNDS = 1_000_000  # agents times rounds in one timing, about

@@ -1,6 +1,6 @@
 """Several nodes in one process, for the benchmark alone: everywhere else a process is one node.
 
-`python -m studies.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
+`python -m dpp2.studies.bench.worker` reads its settings as one line of JSON on stdin, prints the ports, answers every
 further line with what it has used, and ends when stdin does.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import uvloop
 
 from dpp2 import Experiment
-from node.process import ready_for_rounds
-from node.server import Node, NodeConfig
+from dpp2.node.process import ready_for_rounds
+from dpp2.node.server import Node, NodeConfig
 
 
 async def main() -> None:

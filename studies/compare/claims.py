@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from scipy import stats
 
-from studies.compare.comparison import Comparison, Result
-from studies.compare.tasks import Cell
+from dpp2.studies.compare.comparison import Comparison, Result
+from dpp2.studies.compare.tasks import Cell
 
 LEVEL = 0.05
 MARGIN = 3.0

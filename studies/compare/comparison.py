@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from dpp2.arrays import Array
-from studies.compare.contenders import Contender, Method
-from studies.compare.kept import Kept, key_of
-from studies.compare.laboratory import Outcome, laboratory
-from studies.compare.references import REFERENCES
-from studies.compare.search import Effort, Search, begun, carried_on, exchanged
-from studies.compare.space import settings
-from studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
-from studies.parallel import gather, opened
+from dpp2.studies.compare.contenders import Contender, Method
+from dpp2.studies.compare.kept import Kept, key_of
+from dpp2.studies.compare.laboratory import Outcome, laboratory
+from dpp2.studies.compare.references import REFERENCES
+from dpp2.studies.compare.search import Effort, Search, begun, carried_on, exchanged
+from dpp2.studies.compare.space import settings
+from dpp2.studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
+from dpp2.studies.parallel import gather, opened
 
 EVALUATIONS, QUICK_EVALUATIONS = 140, 40  # tuning runs of every contender in every cell, at most
 

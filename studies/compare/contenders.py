@@ -18,10 +18,10 @@ from dpp2.arrays import Array
 from dpp2.errors import UnknownName
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
-from studies.compare.fair import fitted, spent
-from studies.compare.laboratory import SeededRun, laboratory
-from studies.compare.space import Axis, Point, applied
-from studies.compare.tasks import Cell, DataSet, Task
+from dpp2.studies.compare.fair import fitted, spent
+from dpp2.studies.compare.laboratory import SeededRun, laboratory
+from dpp2.studies.compare.space import Axis, Point, applied
+from dpp2.studies.compare.tasks import Cell, DataSet, Task
 
 _ROUNDS = Axis("run", Tunable("rounds", 1, 64, least=1, whole=True))
 

@@ -23,7 +23,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.privacy import Unsupported
 from dpp2.privacy.releases import Releases
-from studies.compare.tasks import Track
+from dpp2.studies.compare.tasks import Track
 
 _NO_PURE = "Gaussian noise has no pure ε"
 _NOTHING_TO_HIDE = 1e-9  # a factor where one round releases nothing private: less would be finer than float64 carries

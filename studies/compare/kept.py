@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from store.files import write_text
-from studies.compare.laboratory import Outcome
-from studies.compare.search import Search, Tried
+from dpp2.store.files import write_text
+from dpp2.studies.compare.laboratory import Outcome
+from dpp2.studies.compare.search import Search, Tried
 
 _FORMAT = 1  # to be raised when the same words would mean other numbers
 

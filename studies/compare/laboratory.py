@@ -20,8 +20,8 @@ from dpp2.metrics import measure
 from dpp2.prepared import NOBODY, HostedAgents, PreparedRun
 from dpp2.privacy.account import adjacency_of
 from dpp2.problems.base import Objective
-from studies.compare.fair import Bounds
-from studies.compare.tasks import DataSet, Start
+from dpp2.studies.compare.fair import Bounds
+from dpp2.studies.compare.tasks import DataSet, Start
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from store.files import json_text, write_text
-from studies.compare import pictures, verdicts
-from studies.compare.claims import Rankings
-from studies.compare.comparison import Comparison, LeftOut, Plan, Result
-from studies.compare.tasks import DELTA, DataSet, Task
+from dpp2.store.files import json_text, write_text
+from dpp2.studies.compare import pictures, verdicts
+from dpp2.studies.compare.claims import Rankings
+from dpp2.studies.compare.comparison import Comparison, LeftOut, Plan, Result
+from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
 
 def write(made: Comparison, out: Path, command: str) -> dict[str, Path]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from store.files import write_whole
-from studies.compare.comparison import Comparison, Result
-from studies.compare.contenders import Method
-from studies.compare.tasks import DataSet, Task
+from dpp2.store.files import write_whole
+from dpp2.studies.compare.comparison import Comparison, Result
+from dpp2.studies.compare.contenders import Method
+from dpp2.studies.compare.tasks import DataSet, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,9 +20,9 @@ from dpp2.algorithms.declared import Tunable
 from dpp2.algorithms.dpp3 import shrunk
 from dpp2.arrays import Array
 from dpp2.privacy import gdp
-from studies.compare.laboratory import Laboratory, laboratory
-from studies.compare.space import Axis, Point, settings
-from studies.compare.tasks import Cell, Task
+from dpp2.studies.compare.laboratory import Laboratory, laboratory
+from dpp2.studies.compare.space import Axis, Point, settings
+from dpp2.studies.compare.tasks import Cell, Task
 
 _STEP = Axis("reference", Tunable("alpha", 1e-3, 100.0))
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from dpp2 import BadInput
-from studies.compare.space import Axis, Point
+from dpp2.studies.compare.space import Axis, Point
 
 Evaluate = Callable[[Point, int], float]  # a point and the number of a tuning seed → Ŵ
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studies.compare.claims import LEVEL, MARGIN, Rankings
-from studies.compare.comparison import Comparison, Result
-from studies.compare.contenders import Method
-from studies.compare.tasks import Cell, Task
+from dpp2.studies.compare.claims import LEVEL, MARGIN, Rankings
+from dpp2.studies.compare.comparison import Comparison, Result
+from dpp2.studies.compare.contenders import Method
+from dpp2.studies.compare.tasks import Cell, Task
 
 _FREE = ("stay", "local step")  # references that spend no ε
 

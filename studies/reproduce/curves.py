@@ -11,10 +11,10 @@ import numpy as np
 
 from dpp2 import Experiment, run
 from dpp2.arrays import Array
-from orchestrator import plots
-from store.files import write_text
-from studies.parallel import fan_out
-from studies.reproduce.study import Claim, Files, Order, Study
+from dpp2.orchestrator import plots
+from dpp2.store.files import write_text
+from dpp2.studies.parallel import fan_out
+from dpp2.studies.reproduce.study import Claim, Files, Order, Study
 
 _EXACT = 1e-12  # a gap that counts as exact; the floor of float64 lies ten orders lower
 

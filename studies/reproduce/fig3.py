@@ -20,9 +20,9 @@ import numpy as np
 from dpp2 import Experiment, Simulation
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon
-from store.files import write_text
-from studies.parallel import fan_out
-from studies.reproduce.study import Claim, Files, Order, Study
+from dpp2.store.files import write_text
+from dpp2.studies.parallel import fan_out
+from dpp2.studies.reproduce.study import Claim, Files, Order, Study
 
 DECAYS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 METRICS = ("mean", "stacked", "gap")
@@ -193,7 +193,7 @@ def _lines(made: Fig3) -> list[str]:
 
 def draw(made: Fig3, path: Path) -> None:
     """Solid: noise from r⁰; dashed: from r¹."""
-    from studies.compare.pictures import panels, save
+    from dpp2.studies.compare.pictures import panels, save
 
     titles = {"mean": "‖(1/N) Σ ∇f_i‖²", "stacked": "(1/N²) Σ ‖∇f_i‖²", "gap": "gap Ŵ"}
     figure, grid = panels(len(DATA), len(METRICS))

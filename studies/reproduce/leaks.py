@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adversary.attacks import ATTACKS
-from adversary.findings import Finding, attempt
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.views import global_view
 from dpp2 import Experiment, run
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.findings import Finding, attempt
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.views import global_view
 from dpp2.algorithms import ALGORITHMS
 
 # Every algorithm is attacked with its defaults, and with these settings, which make a difference to an attacker.

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from adversary.verdicts import RECOVERED
-from store.files import write_text
-from studies.reproduce import curves, fig3, table1
-from studies.reproduce.leaks import Leak, leaks
-from studies.reproduce.study import Claim, Files, Order, Study
+from dpp2.adversary.verdicts import RECOVERED
+from dpp2.store.files import write_text
+from dpp2.studies.reproduce import curves, fig3, table1
+from dpp2.studies.reproduce.leaks import Leak, leaks
+from dpp2.studies.reproduce.study import Claim, Files, Order, Study
 
 FIGURES = (curves.FIG1, curves.FIG2)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
-from studies.parallel import Counted
-from studies.tables import TextTable
+from dpp2.studies.parallel import Counted
+from dpp2.studies.tables import TextTable
 
 Progress = Callable[[int, int, str], None]  # runs done, of how many, what they are for
 Files = Mapping[str, Path]

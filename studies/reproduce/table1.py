@@ -22,10 +22,10 @@ import numpy as np
 from dpp2 import Experiment, run
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Unsupported
-from store.files import write_text
-from studies.parallel import fan_out
-from studies.reproduce.study import Files, Order, Study
-from studies.tables import TextTable
+from dpp2.store.files import write_text
+from dpp2.studies.parallel import fan_out
+from dpp2.studies.reproduce.study import Files, Order, Study
+from dpp2.studies.tables import TextTable
 
 _EXACT, _FLAT, _CLEAR, _BLOCKS = 1e-12, -0.2, 0.5, 8
 

@@ -14,12 +14,12 @@ import numpy as np
 from dpp2 import Result, run
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon
-from store.files import json_text, write_text
-from studies.parallel import gather, opened
-from studies.reproduce.study import Claim, Files, Order, Study
-from studies.reproduce.tier3_search import LOCAL, Choice, Chosen, Effort, scores, search, trusted_with
-from studies.reproduce.tier3_settings import COLLUDERS, DELTA, SETTINGS, Setting
-from studies.tables import TextTable
+from dpp2.store.files import json_text, write_text
+from dpp2.studies.parallel import gather, opened
+from dpp2.studies.reproduce.study import Claim, Files, Order, Study
+from dpp2.studies.reproduce.tier3_search import LOCAL, Choice, Chosen, Effort, scores, search, trusted_with
+from dpp2.studies.reproduce.tier3_settings import COLLUDERS, DELTA, SETTINGS, Setting
+from dpp2.studies.tables import TextTable
 
 FIRST_SEED = 9101  # of seeds that nothing was tuned on
 QUICK = Effort(tried=4, again=1, seeds=2)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpp2 import Result, run
-from studies.reproduce.curator import Curated, curated
-from studies.reproduce.tier3_settings import Setting
+from dpp2.studies.reproduce.curator import Curated, curated
+from dpp2.studies.reproduce.tier3_settings import Setting
 
 FIRST_SEED = 5101
 LOCAL = {"noise.ratio": 0.0}

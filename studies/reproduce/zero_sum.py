@@ -23,9 +23,9 @@ import numpy as np
 
 from dpp2 import Experiment
 from dpp2.arrays import Array
-from store.files import json_text, write_text
-from studies.reproduce.study import Claim, Files, Order, Study
-from studies.tables import TextTable
+from dpp2.store.files import json_text, write_text
+from dpp2.studies.reproduce.study import Claim, Files, Order, Study
+from dpp2.studies.tables import TextTable
 
 SCALES = (1.0, 1e3, 1e6)
 DIMENSION = 10

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from adversary.attacks import ATTACKS, Attack, Estimate
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Score, Truth, insider, score
-from adversary.views import View, global_view
 from dpp2 import Experiment, run
+from dpp2.adversary.attacks import ATTACKS, Attack, Estimate
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Score, Truth, insider, score
+from dpp2.adversary.views import View, global_view
 from dpp2.algorithms.dpp2 import Dpp2Section
 from dpp2.arrays import Array
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import dpkt
 
-from adversary.tap import pcap
+from dpp2.adversary.tap import pcap
 
 TURN = 1 << 32
 

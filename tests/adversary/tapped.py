@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from adversary.observation import Observation
-from adversary.tap.decode import Decoded, decode
-from adversary.tap.local import relayed
-from adversary.tap.public import Public
-from adversary.tap.relay import Relay
 from dpp2 import Experiment
-from node.cluster import Cluster
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.tap.decode import Decoded, decode
+from dpp2.adversary.tap.local import relayed
+from dpp2.adversary.tap.public import Public
+from dpp2.adversary.tap.relay import Relay
+from dpp2.node.cluster import Cluster
 from tests.node.live import Live, live, one_each, small
 
 __all__ = ["Live", "one_each", "small"]

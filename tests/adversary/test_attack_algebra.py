@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adversary.attacks.algebra import Messages, mix, replay
-from adversary.attacks.fitting import Stretch
-from adversary.attacks.parameter_free import steps
-from adversary.attacks.smoother import shrunk
+from dpp2.adversary.attacks.algebra import Messages, mix, replay
+from dpp2.adversary.attacks.fitting import Stretch
+from dpp2.adversary.attacks.parameter_free import steps
+from dpp2.adversary.attacks.smoother import shrunk
 from tests.adversary.attacked import recursion, ring
 
 DRAWS = settings(max_examples=25, deadline=None, derandomize=True)

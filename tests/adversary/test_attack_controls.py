@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversary.attacks import ATTACKS
-from adversary.scoring import Score, Truth
-from adversary.views import neighbour_view
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.scoring import Score, Truth
+from dpp2.adversary.views import neighbour_view
 from tests.adversary.attacked import BY_NAME, SILENT, Attacked, attacked, small
 
 

@@ -21,10 +21,10 @@ ALLOWED = (
     "typing",
     "numpy",
     "scipy.optimize",
-    "adversary.attacks",
-    "adversary.views",
-    "adversary.knowledge",
-    "adversary.observation",
+    "dpp2.adversary.attacks",
+    "dpp2.adversary.views",
+    "dpp2.adversary.knowledge",
+    "dpp2.adversary.observation",
     "dpp2.privacy.correlated",  # who shares noise with whom, and what follows from that: public
     "dpp2.arrays",
     "dpp2.algorithms.declared",
@@ -80,8 +80,8 @@ def test_only_the_scorer_names_the_truths_file() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from adversary.scoring import Truth",
-        "from adversary import scoring",
+        "from dpp2.adversary.scoring import Truth",
+        "from dpp2.adversary import scoring",
         "def f():\n    from dpp2 import Experiment",
         "from dpp2.prepared import Secrets",
         "from dpp2.problems.logistic import Logistic",
@@ -89,7 +89,7 @@ def test_only_the_scorer_names_the_truths_file() -> None:
         "import pathlib",
         "import numpy as np\nnp.load('truth.npz')",
         "open('truth.npz')",
-        "from node.codec import decode",
+        "from dpp2.node.codec import decode",
     ],
 )
 def test_the_rule_catches(source: str) -> None:

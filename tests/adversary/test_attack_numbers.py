@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from adversary.attacks import ATTACKS
-from adversary.scoring import Score
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.scoring import Score
 from tests.adversary.attacked import BY_NAME, attacked, paper_run
 
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary import game_result as contests
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS
-from adversary.audit import AuditReport, audit
-from adversary.game_result import GameResult, Prediction
-from adversary.observation import Observation
-from adversary.report import document, render
-from adversary.report.sentences import summary
-from adversary.verdicts import Verdict
 from dpp2 import BadInput, Experiment
+from dpp2.adversary import game_result as contests
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.audit import AuditReport, audit
+from dpp2.adversary.game_result import GameResult, Prediction
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.report import document, render
+from dpp2.adversary.report.sentences import summary
+from dpp2.adversary.verdicts import Verdict
 from dpp2.algorithms import ALGORITHMS
+from dpp2.orchestrator import plots, runner
 from dpp2.privacy import Unsupported
-from orchestrator import plots, runner
-from store.documents import plain
+from dpp2.store.documents import plain
 
 SMALL = {
     "network.topology": "complete",

@@ -11,9 +11,9 @@ import pytest
 
 from dpp2 import Experiment
 from dpp2 import run as dpp2_run
-from orchestrator.cli import main
-from studies.bench import audit as bench_audit
-from studies.bench import core
+from dpp2.orchestrator.cli import main
+from dpp2.studies.bench import audit as bench_audit
+from dpp2.studies.bench import core
 
 SETS = (
     "network.topology=ring",
@@ -41,7 +41,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture
 def run(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("orchestrator.plots.convergence", lambda result, path: None)
+    monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda result, path: None)
     assert call("run", *SETTINGS, "--out", tmp_path / "run")[0] == 0
     return tmp_path / "run"
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversary.attacks import ATTACKS, Attack
-from adversary.attacks.increments import Increments
-from adversary.attacks.server import Server
-from adversary.attacks.tracked import Tracked
-from adversary.findings import Finding, Skipped, attempt
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.views import View, global_view, local_view
 from dpp2 import Experiment, Result, run
+from dpp2.adversary.attacks import ATTACKS, Attack
+from dpp2.adversary.attacks.increments import Increments
+from dpp2.adversary.attacks.server import Server
+from dpp2.adversary.attacks.tracked import Tracked
+from dpp2.adversary.findings import Finding, Skipped, attempt
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.views import View, global_view, local_view
 from dpp2.algorithms import ALGORITHMS
 
 NAMES = [name for name in ALGORITHMS.names if name != "dpp2"]

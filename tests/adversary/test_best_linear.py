@@ -7,13 +7,13 @@ from functools import lru_cache, partial
 import numpy as np
 import pytest
 
-from adversary.attacks.algebra import mix
-from adversary.attacks.best_linear import BestLinear, informed, reused_edges
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth, score
-from adversary.views import global_view
 from dpp2 import Experiment, Result, Simulation, run
+from dpp2.adversary.attacks.algebra import mix
+from dpp2.adversary.attacks.best_linear import BestLinear, informed, reused_edges
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth, score
+from dpp2.adversary.views import global_view
 from dpp2.algorithms.base import EdgeKey
 from dpp2.algorithms.declared import Heard
 from dpp2.algorithms.dpp3 import Dpp3Section

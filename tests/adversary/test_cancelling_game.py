@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from adversary import game_result as results
-from adversary.bounds import trade_off
-from adversary.cancelling_game import CancellingGame, GaussianTradeOff, log_density, play, proven
-from adversary.game_result import GameResult, Prediction, game_result
 from dpp2 import Experiment
+from dpp2.adversary import game_result as results
+from dpp2.adversary.bounds import trade_off
+from dpp2.adversary.cancelling_game import CancellingGame, GaussianTradeOff, log_density, play, proven
+from dpp2.adversary.game_result import GameResult, Prediction, game_result
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.privacy.cancelling_releases import CancellingReleases

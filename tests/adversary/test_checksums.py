@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adversary.tap import pcap
-from adversary.tap.captures import read
-from adversary.tap.checksums import Verdict, verdict
-from adversary.tap.streams import Captured
+from dpp2.adversary.tap import pcap
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.checksums import Verdict, verdict
+from dpp2.adversary.tap.streams import Captured
 from tests.adversary.made_packets import ethernet, raw, talk, tcp
 
 LINK = 14  # bytes of an Ethernet header

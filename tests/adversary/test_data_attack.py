@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adversary.attacks.samples import Pairs, fitted_samples, hessian
+from dpp2.adversary.attacks.samples import Pairs, fitted_samples, hessian
 from dpp2.problems.logistic import Logistic
 from tests.adversary.attacked import BY_NAME, attacked, paper_run, small
 

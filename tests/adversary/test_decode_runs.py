@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adversary.observation import Observation
-from adversary.tap import record
-from adversary.tap.captures import read
-from adversary.tap.decode import decode
-from adversary.tap.frames import ranges, read_frame
-from adversary.tap.public import Public
-from adversary.tap.reassembly import UnbrokenBytes
-from adversary.tap.record import Kind, Opening, WireRecorder
-from adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2 import Experiment
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.tap import record
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.decode import decode
+from dpp2.adversary.tap.frames import ranges, read_frame
+from dpp2.adversary.tap.public import Public
+from dpp2.adversary.tap.reassembly import UnbrokenBytes
+from dpp2.adversary.tap.record import Kind, Opening, WireRecorder
+from dpp2.adversary.tap.tls import estimated_rounds, is_ciphertext
 from dpp2.errors import BadInput
-from node.codec import encode
+from dpp2.node.codec import encode
 from tests.adversary.made_packets import ethernet, raw, talk, written
 from tests.adversary.tapped import (
     InProcess,

@@ -16,10 +16,10 @@ from hyperframe.frame import DataFrame, HeadersFrame, PingFrame, SettingsFrame, 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adversary.tap import pcap
-from adversary.tap.captures import read
-from adversary.tap.http2 import PREFACE, frames, messages
-from adversary.tap.reassembly import Assembler
+from dpp2.adversary.tap import pcap
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.http2 import PREFACE, frames, messages
+from dpp2.adversary.tap.reassembly import Assembler
 from dpp2.errors import BadInput
 from tests.adversary.made_packets import LINK_LAYERS, TURN, ethernet, sll2, talk, tcp, written
 

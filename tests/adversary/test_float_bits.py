@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from adversary.attacks.float_bits import Exclusion, FloatBits, could_have_produced
-from adversary.candidates import Setting, ruled_out, share_in
-from adversary.views import local_view
+from dpp2.adversary.attacks.float_bits import Exclusion, FloatBits, could_have_produced
+from dpp2.adversary.candidates import Setting, ruled_out, share_in
+from dpp2.adversary.views import local_view
 from dpp2.grid import GridNoise
 from dpp2.inversion import Law
 from dpp2.keys import NoiseStream, seed_key

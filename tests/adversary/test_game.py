@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adversary import game as games
-from adversary.bounds import clopper_pearson, lower_bound, trade_off
-from adversary.game import Game, Judge, Pair, play, predicted
 from dpp2 import BadInput
+from dpp2.adversary import game as games
+from dpp2.adversary.bounds import clopper_pearson, lower_bound, trade_off
+from dpp2.adversary.game import Game, Judge, Pair, play, predicted
 from dpp2.algorithms.base import Doubles
 from dpp2.algorithms.dpp2 import Dpp2
 from dpp2.arrays import Array

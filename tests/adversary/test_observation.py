@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
 from dpp2 import BadInput, Experiment
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
 from tests.adversary.attacked import ring, small
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversary.attacks import smoother, window
-from adversary.attacks.data import Data
-from adversary.attacks.smoother import Smoother
-from adversary.attacks.window import Window
-from adversary.bounds import TradeOff
-from adversary.understatement import FACTORS, smallest_caught
-from adversary.views import View
+from dpp2.adversary.attacks import smoother, window
+from dpp2.adversary.attacks.data import Data
+from dpp2.adversary.attacks.smoother import Smoother
+from dpp2.adversary.attacks.window import Window
+from dpp2.adversary.bounds import TradeOff
+from dpp2.adversary.understatement import FACTORS, smallest_caught
+from dpp2.adversary.views import View
 from tests.adversary.attacked import SMALL, attacked
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from adversary.bounds import Coins, Trials, lower_bound
-from adversary.real_bits import log_ratios
+from dpp2.adversary.bounds import Coins, Trials, lower_bound
+from dpp2.adversary.real_bits import log_ratios
 from dpp2.arrays import Array
 from dpp2.grid import GridNoise
 from dpp2.inversion import Law

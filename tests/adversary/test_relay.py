@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adversary.tap import record
-from adversary.tap.captures import read
-from adversary.tap.decode import RoundSpan
-from adversary.tap.local import RelayTap, relayed
-from adversary.tap.record import Kind, Opening, WireRecorder
-from adversary.tap.relay import Relay, parse_link
+from dpp2.adversary.tap import record
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.decode import RoundSpan
+from dpp2.adversary.tap.local import RelayTap, relayed
+from dpp2.adversary.tap.record import Kind, Opening, WireRecorder
+from dpp2.adversary.tap.relay import Relay, parse_link
 from dpp2.errors import BadInput
 from tests.adversary.tapped import assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
@@ -214,7 +214,7 @@ async def test_killed_in_the_middle_of_a_run_it_comes_back_and_nothing_that_was_
 
 async def test_as_a_command_it_says_where_it_listens_and_ends_in_order(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "adversary.tap", "relay", "--out", str(tmp_path)),
+        *(sys.executable, "-m", "dpp2.adversary.tap", "relay", "--out", str(tmp_path)),
         *("--link", "0-1=127.0.0.1:0,127.0.0.1:9"),
         stdout=asyncio.subprocess.PIPE,
     )

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from adversary.attacker import Attacker
-from adversary.attacks import ATTACKS
-from adversary.audit import AuditReport, audit
-from adversary.report import render
-from adversary.verdicts import best
 from dpp2 import BadInput, Experiment
-from orchestrator import plots, runner
-from studies.heatmap import document, png
-from studies.heatmap import render as render_matrix
-from studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
+from dpp2.adversary.attacker import Attacker
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.audit import AuditReport, audit
+from dpp2.adversary.report import render
+from dpp2.adversary.verdicts import best
+from dpp2.orchestrator import plots, runner
+from dpp2.studies.heatmap import document, png
+from dpp2.studies.heatmap import render as render_matrix
+from dpp2.studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
 
 SMALL = {
     "network.topology": "ring",

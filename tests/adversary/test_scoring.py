@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary.attacks.base import Estimate
-from adversary.scoring import Truth, hessians, insider, score
 from dpp2 import BadInput, Experiment, run
+from dpp2.adversary.attacks.base import Estimate
+from dpp2.adversary.scoring import Truth, hessians, insider, score
 from tests.adversary.attacked import SMALL, attacked, recursion
 
 

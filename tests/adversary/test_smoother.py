@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adversary.knowledge import Knowledge
-from adversary.views import local_view, neighbour_view
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.views import local_view, neighbour_view
 from tests.adversary.attacked import BY_NAME, Attacked, recursion, small
 
 

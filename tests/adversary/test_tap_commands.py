@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from adversary.observation import Observation
-from adversary.tap.local import RelayTap
 from dpp2 import Simulation
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.tap.local import RelayTap
 from dpp2.errors import BadInput
-from orchestrator.cli import app
-from orchestrator.cli import tap as _registers_the_commands
-from orchestrator.local import LocalCluster
+from dpp2.orchestrator.cli import app
+from dpp2.orchestrator.cli import tap as _registers_the_commands
+from dpp2.orchestrator.local import LocalCluster
 from tests.adversary.tapped import InProcess, Live, assert_what_was_sent, one_each, run_tapped, small
 
 assert _registers_the_commands
 ROOT = Path(__file__).parent.parent.parent
-DPP2 = [sys.executable, "-c", "import orchestrator.cli.tap; from orchestrator.cli import main; main()"]
+DPP2 = [sys.executable, "-c", "import dpp2.orchestrator.cli.tap; from dpp2.orchestrator.cli import main; main()"]
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ import dpkt
 import numpy as np
 import pytest
 
-from adversary.tap import sniffer
-from adversary.tap.captures import read
-from adversary.tap.local import SniffTap
-from adversary.tap.sniffer import Sniffer, packet_socket, wanted
+from dpp2.adversary.tap import sniffer
+from dpp2.adversary.tap.captures import read
+from dpp2.adversary.tap.local import SniffTap
+from dpp2.adversary.tap.sniffer import Sniffer, packet_socket, wanted
 from dpp2.errors import BadInput
 from tests.adversary.tapped import Live, assert_what_was_sent, decoded, one_each, run_tapped, small, tapped
 
@@ -181,7 +181,7 @@ def test_packets_as_large_as_offload_makes_them_are_kept_whole(tmp_path: Path) -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
 def test_without_the_right_it_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    program = "import orchestrator.cli.tap; from orchestrator.cli import main; main()"
+    program = "import dpp2.orchestrator.cli.tap; from dpp2.orchestrator.cli import main; main()"
     answer = subprocess.run(
         [sys.executable, "-c", program, "tap", "sniff", "--port", "7000", "--out", str(tmp_path)],
         preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0),
@@ -229,7 +229,7 @@ def by_tshark(path: Path, nodes: Live) -> dict[tuple[str, int, int], bytes]:
             found[key] = bytes.fromhex(fields[f"{name}rows"].replace(":", ""))
         return fields
 
-    options = ["-o", f'uat:protobuf_search_paths:"{ROOT / "proto" / "node" / "v1"}","TRUE"']
+    options = ["-o", f'uat:protobuf_search_paths:"{ROOT / "proto" / "dpp2" / "node" / "v1"}","TRUE"']
     options += ["-o", "protobuf.pbf_as_hf:TRUE", "-o", "protobuf.add_default_value:all"]
     options += [part for port in nodes.ports.values() for part in ("-d", f"tcp.port=={port},http2")]
     options += ["-Y", 'protobuf.message.name == "dpp2.node.v1.Frame"', "-T", "json", "-J", "protobuf"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from adversary.observation import Observation
-from adversary.views import View, global_view, local_view, neighbour_view, partial_view
 from dpp2 import BadInput
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.views import View, global_view, local_view, neighbour_view, partial_view
 from tests.adversary.attacked import Attacked, paper_run, small
 
 

@@ -12,8 +12,8 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AgentContext
 from dpp2.arrays import Array
 from dpp2.errors import Inadmissible
+from dpp2.node.mixing import Mixer
 from dpp2.weights import edge_weights
-from node.mixing import Mixer
 from tests.algorithms.hosted import NAMES, Tables
 
 ROUNDS = 12

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary.attacks.algebra import mix
 from dpp2 import BadInput, Experiment, Simulation, run
+from dpp2.adversary.attacks.algebra import mix
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO, Heard, Tunable
 from dpp2.arrays import Array
@@ -199,7 +199,8 @@ def test_only_what_is_known_how_to_publish_is_published() -> None:
 
 
 def command(*words: str) -> None:
-    ended = subprocess.run([sys.executable, "-m", "orchestrator", *words], cwd=ROOT, capture_output=True, text=True)
+    line = [sys.executable, "-m", "dpp2.orchestrator", *words]
+    ended = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from adversary.attacks.best_linear import BestLinear
-from adversary.cancelling_game import CancellingGame, play, proven
-from adversary.findings import Finding, attempt
-from adversary.knowledge import Knowledge
-from adversary.observation import Observation
-from adversary.scoring import Truth
-from adversary.views import global_view
 from dpp2 import BadInput, Experiment, Result, run
+from dpp2.adversary.attacks.best_linear import BestLinear
+from dpp2.adversary.cancelling_game import CancellingGame, play, proven
+from dpp2.adversary.findings import Finding, attempt
+from dpp2.adversary.knowledge import Knowledge
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.adversary.views import global_view
 from dpp2.algorithms.decor import DecorNoise
 from dpp2.arrays import Array
+from dpp2.orchestrator import runner
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Ledger, Unsupported, calibrate, epsilon
 from dpp2.privacy.cancelling_releases import EveryRoundReleases
-from orchestrator import runner
 
 ROUNDS = 30
 

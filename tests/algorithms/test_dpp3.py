@@ -15,7 +15,7 @@ from dpp2.algorithms.dpp3_noise import Dpp3Noise
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, Ledger, Unsupported, cumulative
 from dpp2.privacy.cancelling_releases import CancellingReleases
-from store.files import read_npz
+from dpp2.store.files import read_npz
 
 KINDS = ("gaussian", "laplace")
 
@@ -187,6 +187,6 @@ def test_over_nodes_it_is_the_embedded_run_byte_for_byte(tmp_path: Path) -> None
     common = [word for setting in settings for word in ("--set", setting)]
     for name, transport in (("embedded", "embedded"), ("nodes", "grpc")):
         words = [*common, "--set", f"run.transport={transport}", "--out", str(tmp_path / name)]
-        subprocess.run([sys.executable, "-m", "orchestrator", "run", *words], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "dpp2.orchestrator", "run", *words], check=True, capture_output=True)
     sent = [read_npz(tmp_path / name / "observation.npz")["v"] for name in ("embedded", "nodes")]
     assert sent[0].tobytes() == sent[1].tobytes()

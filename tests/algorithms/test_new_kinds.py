@@ -15,15 +15,15 @@ import pytest
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.algorithms import ALGORITHMS
+from dpp2.orchestrator.runner import FinishedRun, start
 from dpp2.privacy import Epsilon
 from dpp2.problems import PROBLEMS
 from dpp2.schema import Registry
-from orchestrator.runner import FinishedRun, start
-from store.ledgers import LedgerFile
-from studies.compare.comparison import Plan, compare
-from studies.compare.contenders import Method, methods
-from studies.compare.search import Effort
-from studies.compare.tasks import PURE, DataSet
+from dpp2.store.ledgers import LedgerFile
+from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.contenders import Method, methods
+from dpp2.studies.compare.search import Effort
+from dpp2.studies.compare.tasks import PURE, DataSet
 
 ALGORITHM = '''
 """Gradient descent over neighbours with a coupling of its own: x⁺ = x^a − χ P x^a − α g, with x^a = x + noise sent."""

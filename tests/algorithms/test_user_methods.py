@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment, algorithm, run
+from dpp2.orchestrator.runner import resume, start
 from dpp2.privacy import Epsilon, Unsupported
-from orchestrator.runner import resume, start
-from studies.compare.comparison import Plan, compare
-from studies.compare.contenders import Method
-from studies.compare.search import Effort
-from studies.compare.tasks import PURE, DataSet
+from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.contenders import Method
+from dpp2.studies.compare.search import Effort
+from dpp2.studies.compare.tasks import PURE, DataSet
 
 DESCENT = '''
 from dpp2 import algorithm

@@ -18,10 +18,10 @@ import numpy as np
 import yaml
 
 from dpp2 import Experiment
-from node.cluster import Cluster
-from node.disk import RealDisk
-from node.journal import journal_entries
-from node.sealed import read_facts, write_facts
+from dpp2.node.cluster import Cluster
+from dpp2.node.disk import RealDisk
+from dpp2.node.journal import journal_entries
+from dpp2.node.sealed import read_facts, write_facts
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "dpp2:test"
@@ -44,7 +44,7 @@ def command(*words: object, cwd: Path | None = None, timeout: float = 240, **mor
 
 
 def dpp2(*words: object, cwd: Path | None = None) -> str:
-    return command(sys.executable, "-m", "orchestrator", *words, cwd=cwd, PYTHONPATH=str(ROOT))
+    return command(sys.executable, "-m", "dpp2.orchestrator", *words, cwd=cwd, PYTHONPATH=str(ROOT))
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 90) -> None:
@@ -152,12 +152,12 @@ class Project:
             (*files, *keys, "--telemetry", telemetry, "--agents", a, "--listen", f"127.0.0.1:{port}")
             for a, port in enumerate(ports)
         ]
-        node = (sys.executable, "-m", "orchestrator", "node")
+        node = (sys.executable, "-m", "dpp2.orchestrator", "node")
         nodes = [
             subprocess.Popen([str(w) for w in (*node, *own, "--home", homes / f"agent-{a}")], cwd=ROOT)
             for a, own in enumerate(words)
         ]
-        orchestrate = (sys.executable, "-m", "orchestrator", "orchestrate", *files, "--state", state)
+        orchestrate = (sys.executable, "-m", "dpp2.orchestrator", "orchestrate", *files, "--state", state)
         conductor = subprocess.Popen([str(word) for word in orchestrate], cwd=ROOT)
         try:
             return rate(homes / "agent-0", Experiment.load(self.local_experiment()).run.rounds)

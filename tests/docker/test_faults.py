@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from node.limits import KEEPALIVE_SECONDS
+from dpp2.node.limits import KEEPALIVE_SECONDS
 from tests.docker.containers import COMPARED, Project, command, rate, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]

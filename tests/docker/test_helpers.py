@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node.disk import RealDisk
-from node.journal import Journal
+from dpp2.node.disk import RealDisk
+from dpp2.node.journal import Journal
 from tests.docker.containers import rounds_of
 
 

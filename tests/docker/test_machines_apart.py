@@ -62,7 +62,7 @@ class Machines:
         return command("ip", "netns", "exec", self.name(host), *words, PYTHONPATH=str(ROOT))
 
     def start(self, host: str, *words: object) -> None:
-        line = ("ip", "netns", "exec", self.name(host), sys.executable, "-m", "orchestrator", *words)
+        line = ("ip", "netns", "exec", self.name(host), sys.executable, "-m", "dpp2.orchestrator", *words)
         self.running.append(subprocess.Popen([str(word) for word in line], cwd=ROOT, text=True))
 
     def end(self) -> None:
@@ -96,7 +96,7 @@ def test_three_machines_over_tls_equal_the_embedded_run(machines: Machines, tmp_
     for home, (host, hosted) in zip(homes, HOSTS.items(), strict=True):
         own = ("--home", home, "--listen", f"{host}:7000", "--tls", certs / f"node-{hosted[0]}", "--telemetry", "full")
         machines.start(host, "node", "--agents", ",".join(map(str, hosted)), *files, *own)
-    python = (sys.executable, "-m", "orchestrator")
+    python = (sys.executable, "-m", "dpp2.orchestrator")
     said = machines.within("10.77.0.9", *python, "orchestrate", *files, "--tls", certs / "orchestrator", "--json")
     assert '"rounds": 60' in said
     assert [process.wait(30) for process in machines.running] == [0, 0, 0]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.demonstration import Demonstration
+from dpp2.orchestrator.demonstration import Demonstration
 from tests.docker.containers import IMAGE, Project, command, rounds_of, wait_for
 from tests.needed import not_here
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.exceptions import TyperException
 
-from node.__main__ import _options
+from dpp2.node.__main__ import _options
 from tests.docs.pages import (
     DOCS,
     NEEDS,

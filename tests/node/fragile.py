@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from node.disk import Appended, Mapped, RealDisk
+from dpp2.node.disk import Appended, Mapped, RealDisk
 
 _PAGE = 4096
 
@@ -134,11 +134,11 @@ class FragileDisk(RealDisk):
 
 
 if __name__ == "__main__":
-    from node.process import set_up
+    from dpp2.node.process import set_up
 
     set_up()  # before gRPC is imported
-    from node import server
-    from node.__main__ import main
+    from dpp2.node import server
+    from dpp2.node.__main__ import main
 
     vars(server)["RealDisk"] = FragileDisk
     sys.exit(main())

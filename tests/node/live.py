@@ -13,16 +13,16 @@ import grpc
 import numpy as np
 
 from dpp2 import Experiment, Simulation
+from dpp2.node.cluster import Cluster
+from dpp2.node.keyring import write_key
+from dpp2.node.limits import CHANNEL_OPTIONS
+from dpp2.node.server import Node, NodeConfig, run_folder
+from dpp2.node.tls import Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator import certs
+from dpp2.orchestrator.local import for_nodes
+from dpp2.orchestrator.merge import load_node_records
 from dpp2.prepared import PreparedRun, Secrets
-from node.cluster import Cluster
-from node.keyring import write_key
-from node.limits import CHANNEL_OPTIONS
-from node.server import Node, NodeConfig, run_folder
-from node.tls import Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator import certs
-from orchestrator.local import for_nodes
-from orchestrator.merge import load_node_records
 
 SECONDS = 20  # the longest wait for anything
 EVERY = 5

@@ -19,14 +19,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dpp2.errors import BadInput
-from node.admission import ALLOWED, Admission, AllowList, peer_certificate, shown
-from node.errors import PeerFault, Refusals
-from node.gate import Gate
-from node.limits import RECHECK_SECONDS
-from node.proofs import CERTIFICATE, CHALLENGE, SIGNATURE, challenge, prove, proven
-from node.status import STATUS
-from node.tls import Identity, agent_name
-from orchestrator import certs
+from dpp2.node.admission import ALLOWED, Admission, AllowList, peer_certificate, shown
+from dpp2.node.errors import PeerFault, Refusals
+from dpp2.node.gate import Gate
+from dpp2.node.limits import RECHECK_SECONDS
+from dpp2.node.proofs import CERTIFICATE, CHALLENGE, SIGNATURE, challenge, prove, proven
+from dpp2.node.status import STATUS
+from dpp2.node.tls import Identity, agent_name
+from dpp2.orchestrator import certs
 
 NOW = datetime(2030, 1, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)

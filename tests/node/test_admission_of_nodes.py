@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from node.admission import ALLOWED, shown
+from dpp2.node.admission import ALLOWED, shown
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 ROUND, ROUNDS = 6, 12

@@ -16,13 +16,13 @@ import grpc
 import pytest
 
 from dpp2 import Simulation
+from dpp2.node.cluster import Cluster
+from dpp2.node.server import run_folder
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator.drive import Drive
+from dpp2.orchestrator.local import for_nodes
 from dpp2.privacy import Epsilon
-from node.cluster import Cluster
-from node.server import run_folder
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator.drive import Drive
-from orchestrator.local import for_nodes
-from store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile
 from tests.node.live import EVERY, SECONDS, Live, assert_same_run, live, networked, one_each, small
 
 BUDGET, WITHIN = 1.0, 4  # ε of four rounds of the small experiment is 0.955, of five 1.278
@@ -292,7 +292,7 @@ async def process(nodes: Live, agents: str) -> AsyncIterator[Any]:
     named = [word for option, name in files.items() for word in (option, str(nodes.folder / name))]
     more = ["--agents", agents, "--listen", f"127.0.0.1:{nodes.ports.get(0, 0)}", "--checkpoint-every", str(EVERY)]
     started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "node", *named, *more, "--plaintext"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "dpp2.node", *named, *more, "--plaintext"), stdout=asyncio.subprocess.PIPE
     )
     try:
         assert started.stdout is not None

@@ -17,13 +17,13 @@ import grpc
 import pytest
 
 from dpp2 import Simulation
+from dpp2.node.cluster import Cluster
+from dpp2.node.server import run_folder
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator.local import for_nodes
+from dpp2.orchestrator.merge import load_node_records
 from dpp2.privacy import Epsilon
-from node.cluster import Cluster
-from node.server import run_folder
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator.local import for_nodes
-from orchestrator.merge import load_node_records
-from store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile
 from tests.needed import not_here
 from tests.node.fragile import lose_power
 from tests.node.live import assert_same_run, live, one_each, small

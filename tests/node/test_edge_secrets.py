@@ -18,11 +18,11 @@ from dpp2 import Experiment
 from dpp2.edge_keys import WITHOUT_TLS, EdgeSecret, Hello
 from dpp2.edge_noise import EdgeNoise
 from dpp2.keys import derive
-from node.hellos import hellos_of
-from node.peers import EXCHANGE
-from node.server import run_folder
-from node.status import STATUS
-from node.v1 import wire_pb2
+from dpp2.node.hellos import hellos_of
+from dpp2.node.peers import EXCHANGE
+from dpp2.node.server import run_folder
+from dpp2.node.status import STATUS
+from dpp2.node.v1 import wire_pb2
 from tests.node.live import SECONDS, Live, assert_same_run, live, networked, one_each, small
 from tests.node.test_links import killed
 
@@ -186,8 +186,8 @@ async def test_a_hello_that_is_wrong_is_refused_with_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of a run; the run goes on, to the same end."""
-    monkeypatch.setattr("node.peers.OPEN_SECONDS", 0.0)
-    monkeypatch.setattr("node.lifetime.CONTRADICTIONS", 100)
+    monkeypatch.setattr("dpp2.node.peers.OPEN_SECONDS", 0.0)
+    monkeypatch.setattr("dpp2.node.lifetime.CONTRADICTIONS", 100)
     async with live(dpp3(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         await nodes.release(5)
@@ -204,9 +204,9 @@ async def test_a_hello_that_is_wrong_is_refused_with_its_status(
 async def test_who_says_no_hello_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with live(dpp3(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare(VICTIM)
-        monkeypatch.setattr("node.shell.HELLO_SECONDS", 0.2)
+        monkeypatch.setattr("dpp2.node.shell.HELLO_SECONDS", 0.2)
         assert await greet(nodes, None) == STATUS["bad hello"]
-        monkeypatch.setattr("node.shell.HELLO_SECONDS", 10.0)
+        monkeypatch.setattr("dpp2.node.shell.HELLO_SECONDS", 10.0)
         await nodes.prepare()
         await nodes.finish()
     assert_same_run(nodes)
@@ -216,7 +216,7 @@ async def test_a_neighbour_that_has_lost_its_folder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It would say another hello: its neighbours would send the same own noise under other noise of the edge."""
-    monkeypatch.setattr("node.lifetime.CONTRADICTION_SECONDS", 0.5)
+    monkeypatch.setattr("dpp2.node.lifetime.CONTRADICTION_SECONDS", 0.5)
     async with live(dpp3(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         await nodes.release(1, VICTIM)  # its first round has left

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adversary.tap.local import RelayTap
+from dpp2.adversary.tap.local import RelayTap
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.diff2 import Diff2Section
 from dpp2.algorithms.pgtc import PgtcSection
-from node.codec import OVERHEAD, RowFormat, decode, encode, message_limit
-from node.errors import PeerFault
-from node.inbox import Inbox
-from node.v1 import wire_pb2
+from dpp2.node.codec import OVERHEAD, RowFormat, decode, encode, message_limit
+from dpp2.node.errors import PeerFault
+from dpp2.node.inbox import Inbox
+from dpp2.node.v1 import wire_pb2
 from tests.adversary.tapped import assert_what_was_sent, decoded, run_tapped
 from tests.node.live import assert_same_run, networked, one_each, small
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from node.cluster import Cluster
-from node.codec import encode
-from node.disk import RealDisk
-from node.lifetime import Lifetime
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator.drive import Drive, DriveFailed
+from dpp2.node.cluster import Cluster
+from dpp2.node.codec import encode
+from dpp2.node.disk import RealDisk
+from dpp2.node.lifetime import Lifetime
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator.drive import Drive, DriveFailed
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 from tests.node.test_failures import fail_in_round
 
@@ -125,7 +125,7 @@ async def test_a_failed_run_is_told_then_ends_the_node(tmp_path: Path) -> None:
 
 
 async def test_a_failed_run_ends_the_node_when_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.lifetime.FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr("dpp2.node.lifetime.FAREWELL_SECONDS", 0.2)
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         fail_in_round(nodes, 1, 6, MemoryError())
@@ -184,7 +184,7 @@ async def test_a_strangers_last_release_ends_the_run_with_a_reason(tmp_path: Pat
 
 async def test_a_strangers_frame_ends_the_run_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It came first, so the neighbour's own is refused, again and again, and with it everything after."""
-    monkeypatch.setattr("node.lifetime.CONTRADICTION_SECONDS", 0.5)
+    monkeypatch.setattr("dpp2.node.lifetime.CONTRADICTION_SECONDS", 0.5)
     async with live(small(run__rounds=ROUNDS), tmp_path, one_each(4)) as nodes:
         await nodes.prepare(2)
         forged = encode(nodes.run_id, 0, "y", [1], np.ones((1, 3)))
@@ -200,7 +200,7 @@ async def test_a_strangers_frame_ends_the_run_with_a_reason(tmp_path: Path, monk
 
 async def test_refused_frames_end_no_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stranger that contradicts what came before is turned away, and that is all."""
-    monkeypatch.setattr("node.lifetime.CONTRADICTION_SECONDS", 0.0)
+    monkeypatch.setattr("dpp2.node.lifetime.CONTRADICTION_SECONDS", 0.0)
     async with live(small(run__rounds=ROUNDS), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()
         await nodes.release(6)
@@ -240,8 +240,8 @@ async def test_a_neighbour_that_contradicts_itself_does_not_end_anothers_run(
     *, tls: bool, absent: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An honest neighbour that is away for a while is waited for, too. Under TLS the log names the liar."""
-    monkeypatch.setattr("node.server.REPORT_EVERY", 0.05)
-    monkeypatch.setattr("node.lifetime.CONTRADICTION_SECONDS", 0.0)
+    monkeypatch.setattr("dpp2.node.server.REPORT_EVERY", 0.05)
+    monkeypatch.setattr("dpp2.node.lifetime.CONTRADICTION_SECONDS", 0.0)
     async with live(small(run__rounds=ROUNDS, network__agents=3), tmp_path, one_each(3), tls=tls) as nodes:
         await nodes.prepare()
         await nodes.release(6)
@@ -285,7 +285,7 @@ def command(tmp_path: Path) -> list[str]:
     (tmp_path / "experiment.toml").write_text(tables)
     (tmp_path / "cluster.toml").write_text('[agents]\n0 = "127.0.0.1:1"\n1 = "127.0.0.1:2"\n')
     return [
-        *(sys.executable, "-m", "node", "--agents", "0", "--experiment", str(tmp_path / "experiment.toml")),
+        *(sys.executable, "-m", "dpp2.node", "--agents", "0", "--experiment", str(tmp_path / "experiment.toml")),
         *("--cluster", str(tmp_path / "cluster.toml"), "--home", str(tmp_path / "home"), "--plaintext"),
         *("--listen", "127.0.0.1:0", "--patience", "0.2"),
     ]
@@ -319,7 +319,7 @@ def test_a_port_is_announced_on_the_descriptor_that_was_handed_over(command: lis
 
 @pytest.mark.parametrize("patience", ["0", "-1", "nan"])
 def test_a_patience_that_is_none(patience: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from node.__main__ import main
+    from dpp2.node.__main__ import main
 
     with pytest.raises(SystemExit) as refused:
         main(["--agents", "0", "--plaintext", "--probe", "--patience", patience])

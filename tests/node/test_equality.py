@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from dpp2 import Simulation
-from node.server import run_folder
-from orchestrator.merge import load_node_records
+from dpp2.node.server import run_folder
+from dpp2.orchestrator.merge import load_node_records
 from tests.node.live import assert_same_run, live, networked, one_each, small
 
 TOPOLOGIES = (

@@ -12,8 +12,8 @@ import pytest
 
 from dpp2 import BadInput
 from dpp2.budget import RunBudget
-from node.__main__ import _agents
-from node.server import run_folder
+from dpp2.node.__main__ import _agents
+from dpp2.node.server import run_folder
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 ERRORS = (
@@ -110,7 +110,7 @@ async def test_a_run_that_could_not_be_prepared_can_be_prepared(
 
     async with live(small(), tmp_path, one_each(4)) as nodes:
         with monkeypatch.context() as patched:
-            patched.setattr("node.run.RunBudget", fails)
+            patched.setattr("dpp2.node.run.RunBudget", fails)
             with pytest.raises(grpc.aio.AioRpcError, match=f"{type(error).__name__} at this node"):
                 await nodes.prepare(1)
         assert str(error) in caplog.text

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from node.codec import OVERHEAD, RowFormat, decode, encode, message_limit, numbers, within
-from node.errors import PeerFault
-from node.fingerprints import fingerprinting
-from node.inbox import Inbox, Lane
-from node.limits import REPEATS, ROUNDS_IN_HAND
-from node.status import STATUS, status_of
-from node.v1 import wire_pb2
+from dpp2.node.codec import OVERHEAD, RowFormat, decode, encode, message_limit, numbers, within
+from dpp2.node.errors import PeerFault
+from dpp2.node.fingerprints import fingerprinting
+from dpp2.node.inbox import Inbox, Lane
+from dpp2.node.limits import REPEATS, ROUNDS_IN_HAND
+from dpp2.node.status import STATUS, status_of
+from dpp2.node.v1 import wire_pb2
 
 D = 3
 PHASES = ("y", "z")
@@ -317,7 +317,7 @@ def test_what_is_expected_does_not_pile_up() -> None:
 @pytest.mark.parametrize(("most", "rounds"), [(1 << 20, ROUNDS_IN_HAND), (4 * OVERHEAD + 200, 2), (1, 1)])
 def test_so_much_is_in_hand_and_no_more(most: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four rounds, as many as there is room for if that is fewer, and in any case the one that is being run."""
-    monkeypatch.setattr("node.limits.BYTES_IN_HAND", most)
+    monkeypatch.setattr("dpp2.node.limits.BYTES_IN_HAND", most)
     stage = Stage()
     lane, box = stage.lanes[2], stage.box
     for k in range(rounds):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from node.keyring import write_key
-from node.server import NodeConfig
+from dpp2.node.keyring import write_key
+from dpp2.node.server import NodeConfig
 from tests.conftest import Call
 from tests.node.live import small
 

@@ -13,10 +13,10 @@ import grpc
 import numpy as np
 import pytest
 
-from node.codec import encode
-from node.errors import PeerFault, Refusals
-from node.hosting import Neighbour
-from node.limits import (
+from dpp2.node.codec import encode
+from dpp2.node.errors import PeerFault, Refusals
+from dpp2.node.hosting import Neighbour
+from dpp2.node.limits import (
     CALM_REFUSALS,
     CHANNEL_OPTIONS,
     PAUSE_SECONDS,
@@ -27,13 +27,13 @@ from node.limits import (
     fixed_window,
     rounds_in_hand,
 )
-from node.links import STREAM_ENDED
-from node.peers import EXCHANGE, Door
-from node.queues import Link
-from node.status import STATUS
-from node.tls import Identity, node_name, open_channel
-from node.v1 import wire_pb2, wire_pb2_grpc
-from studies.bench.hostile import measure
+from dpp2.node.links import STREAM_ENDED
+from dpp2.node.peers import EXCHANGE, Door
+from dpp2.node.queues import Link
+from dpp2.node.status import STATUS
+from dpp2.node.tls import Identity, node_name, open_channel
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.studies.bench.hostile import measure
 from tests.node.live import SECONDS, Live, live, one_each, small
 
 WIDE = 20_000  # numbers in a row
@@ -140,8 +140,8 @@ async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
         speaking = [asyncio.create_task(speak(nodes, node, reads=True)) for node in (VICTIM, 2)]
         await nodes.reach(20, VICTIM, 2)
         await cancelled(speaking[0])
-        monkeypatch.setattr("node.links.UNREAD_SECONDS", 0.4)
-        monkeypatch.setattr("node.links.SLOWEST", 1e9)
+        monkeypatch.setattr("dpp2.node.links.UNREAD_SECONDS", 0.4)
+        monkeypatch.setattr("dpp2.node.links.SLOWEST", 1e9)
         slow = dial(nodes, channel)
         await slow.initial_metadata()
         async with asyncio.timeout(SECONDS):
@@ -226,7 +226,7 @@ async def test_of_whom_may_not_call_no_request_is_read(tmp_path: Path, method: s
 
 
 async def test_a_request_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.control.REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr("dpp2.node.control.REQUEST_SECONDS", 0.1)
     async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "orchestrator") as channel:
         silent: Any = channel.stream_stream("/dpp2.node.v1.Control/Release")(timeout=SECONDS)
         assert await silent.code() == STATUS["bad call"]
@@ -239,7 +239,7 @@ async def test_on_a_call_that_nobody_reads_a_window_is_taken_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the second stream waits at the door."""
-    monkeypatch.setattr("node.peers.OPEN_SECONDS", SECONDS)
+    monkeypatch.setattr("dpp2.node.peers.OPEN_SECONDS", SECONDS)
     async with pair(tmp_path, dimension=3) as nodes, nodes.channel(VICTIM, "node-0") as channel:
         await dial(nodes, channel).initial_metadata()
         call, taken = dial(nodes, channel), 0
@@ -300,7 +300,7 @@ async def test_a_connection_has_so_many_streams_and_no_more(tmp_path: Path) -> N
 
 
 async def test_at_the_door_the_newest_waits_and_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.peers.OPEN_SECONDS", 0.2)
+    monkeypatch.setattr("dpp2.node.peers.OPEN_SECONDS", 0.2)
     door, loop = Door(), asyncio.get_running_loop()
     await door.enter()
     began = loop.time()

@@ -12,8 +12,8 @@ import pytest
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.experiment import LARGEST_VALUE
-from node.codec import encode
-from node.status import STATUS
+from dpp2.node.codec import encode
+from dpp2.node.status import STATUS
 from tests.node.live import SECONDS, Live, live, one_each, small
 from tests.node.test_hostile import VICTIM, dial, pair
 

@@ -11,15 +11,15 @@ from typing import Any
 import grpc
 import pytest
 
-from node.cluster import Cluster
-from node.hosting import Neighbour
-from node.limits import ROUNDS_IN_HAND
-from node.links import serve
-from node.peers import METHOD, SERVICE
-from node.queues import Link
-from node.server import run_folder
-from node.tls import Identity, agent_name, node_names
-from orchestrator.certs import Authority
+from dpp2.node.cluster import Cluster
+from dpp2.node.hosting import Neighbour
+from dpp2.node.limits import ROUNDS_IN_HAND
+from dpp2.node.links import serve
+from dpp2.node.peers import METHOD, SERVICE
+from dpp2.node.queues import Link
+from dpp2.node.server import run_folder
+from dpp2.node.tls import Identity, agent_name, node_names
+from dpp2.orchestrator.certs import Authority
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 PROMPT = 8.0  # seconds; a neighbour that is refused and dials again takes longer and longer
@@ -386,7 +386,7 @@ async def test_a_stream_that_waits_unread_and_is_dead_is_dialled_again(
 ) -> None:
     """0 has enough of 1 in hand and waits for 2; 1 dies, comes back behind 0, and needs what 0 has on record."""
     monkeypatch.setattr("tests.node.live.EVERY", 20)
-    monkeypatch.setattr("node.links.ROOM_SECONDS", 0.5)
+    monkeypatch.setattr("dpp2.node.links.ROOM_SECONDS", 0.5)
     async with live(small(run__rounds=40, network__agents=3), tmp_path, one_each(3)) as nodes:
         await nodes.prepare()
         await nodes.release(25)

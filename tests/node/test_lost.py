@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Simulation
-from node.disk import RealDisk
-from node.server import run_folder
+from dpp2.node.disk import RealDisk
+from dpp2.node.server import run_folder
 from tests.node.live import EVERY, Live, assert_same_run, live, networked, one_each, small
 
 HOMES = ["ledger.sqlite", "runs.txt"]
@@ -122,7 +122,7 @@ def reboot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     """Another start of the machine."""
     boots = tmp_path / "boot_id"
     boots.write_text("0")
-    monkeypatch.setattr("node.disk._BOOT", boots)
+    monkeypatch.setattr("dpp2.node.disk._BOOT", boots)
 
     def again() -> None:
         boots.write_text(f"{int(boots.read_text()) + 1}")

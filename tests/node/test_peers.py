@@ -18,12 +18,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from node.codec import encode
-from node.errors import NodeFailed
-from node.peers import EXCHANGE
-from node.shell import largest_frame
-from node.status import STATUS
-from node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.node.codec import encode
+from dpp2.node.errors import NodeFailed
+from dpp2.node.peers import EXCHANGE
+from dpp2.node.shell import largest_frame
+from dpp2.node.status import STATUS
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
@@ -34,8 +34,8 @@ ROUNDS = 20
 @pytest.fixture
 async def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """In the middle of a run; afterwards it goes on, to the same end as if nothing had happened."""
-    monkeypatch.setattr("node.peers.OPEN_SECONDS", 0.0)  # here many streams are tried, and waiting is tried elsewhere
-    monkeypatch.setattr("node.errors.CALM_REFUSALS", 1e9)
+    monkeypatch.setattr("dpp2.node.peers.OPEN_SECONDS", 0.0)  # many streams are tried here, and waiting elsewhere
+    monkeypatch.setattr("dpp2.node.errors.CALM_REFUSALS", 1e9)
     async with live(small(run__rounds=ROUNDS), tmp_path, one_each(4)) as started:
         await started.prepare()
         await started.release(ROUND)

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from dpp2 import BadInput
 from dpp2 import keys as keyed
+from dpp2.node import mixing
+from dpp2.node.cluster import Cluster
+from dpp2.node.disk import RealDisk
+from dpp2.node.errors import NodeFailed
+from dpp2.node.files import Checkpoint, Checkpoints, RecordFiles, read_records
+from dpp2.node.journal import Journal
+from dpp2.node.keyring import Keyring, write_key
+from dpp2.node.machine import Memory
+from dpp2.node.mixing import Mixer
+from dpp2.node.outbox import SentDigests
 from dpp2.topology import Graph
 from dpp2.weights import edge_weights, weight_matrix
-from node import mixing
-from node.cluster import Cluster
-from node.disk import RealDisk
-from node.errors import NodeFailed
-from node.files import Checkpoint, Checkpoints, RecordFiles, read_records
-from node.journal import Journal
-from node.keyring import Keyring, write_key
-from node.machine import Memory
-from node.mixing import Mixer
-from node.outbox import SentDigests
 
 D = 3
 PHASES = ("y", "z")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpp2 import BadInput
-from node.__main__ import _agents
-from node.cluster import Cluster
-from node.ranges import MOST_AGENTS, ranges_text, read_ranges
+from dpp2.node.__main__ import _agents
+from dpp2.node.cluster import Cluster
+from dpp2.node.ranges import MOST_AGENTS, ranges_text, read_ranges
 
 METADATA = 8 << 10  # what gRPC takes without a word, of all that a node says of itself
 

@@ -13,11 +13,11 @@ import grpc
 import numpy as np
 import pytest
 
-from node.server import Node
-from node.shell import largest_frame
-from node.status import STATUS
-from node.tls import ORCHESTRATOR, node_name
-from node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.node.server import Node
+from dpp2.node.shell import largest_frame
+from dpp2.node.status import STATUS
+from dpp2.node.tls import ORCHESTRATOR, node_name
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
 from tests.node.live import SECONDS, Live, live, one_each, small
 from tests.node.test_admission_of_nodes import allow
 from tests.node.test_edge_secrets import BAD_HELLOS

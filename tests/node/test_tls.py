@@ -21,14 +21,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from dpp2 import BadInput
-from node.__main__ import main
-from node.codec import encode
-from node.peers import EXCHANGE
-from node.server import Node
-from node.status import STATUS
-from node.tls import ORCHESTRATOR, PROBE, Identity, agent_name, node_names
-from node.v1 import wire_pb2, wire_pb2_grpc
-from orchestrator import certs
+from dpp2.node.__main__ import main
+from dpp2.node.codec import encode
+from dpp2.node.peers import EXCHANGE
+from dpp2.node.server import Node
+from dpp2.node.status import STATUS
+from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, agent_name, node_names
+from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
+from dpp2.orchestrator import certs
 from tests.node.live import SECONDS, Live, assert_same_run, live, one_each, small
 
 VICTIM = 2  # in a ring of four: 1 and 3 are its neighbours, 0 is not
@@ -349,7 +349,7 @@ def command(folder: Path, tmp_path: Path) -> list[str]:
 def test_a_wrong_file_stops_the_process(folder: Path, tmp_path: Path) -> None:
     (folder / "key.pem").unlink()
     ended = subprocess.run(
-        [sys.executable, "-m", "node", *command(folder, tmp_path)],
+        [sys.executable, "-m", "dpp2.node", *command(folder, tmp_path)],
         capture_output=True,
         text=True,
         timeout=SECONDS,

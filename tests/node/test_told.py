@@ -12,8 +12,8 @@ import grpc
 import pytest
 
 from dpp2 import BadInput, Experiment
-from node.errors import Diverged, NodeFailed, PeerFault, Refusals, plain, told
-from orchestrator.local import for_nodes
+from dpp2.node.errors import Diverged, NodeFailed, PeerFault, Refusals, plain, told
+from dpp2.orchestrator.local import for_nodes
 from tests.node.live import SMALL, Live, live, one_each, small
 
 SECRET = "4217.25"
@@ -161,8 +161,8 @@ def test_a_fault_is_logged_as_plain_text(caplog: pytest.LogCaptureFixture) -> No
 
 
 async def test_text_of_a_node_is_plain_when_it_reaches_the_orchestrator(tmp_path: Path) -> None:
-    from node.cluster import Cluster
-    from orchestrator.drive import Drive, DriveFailed
+    from dpp2.node.cluster import Cluster
+    from dpp2.orchestrator.drive import Drive, DriveFailed
 
     async with live(small(), tmp_path, one_each(4)) as nodes:
         await nodes.prepare()

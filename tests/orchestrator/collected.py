@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from dpp2 import Experiment, Simulation
-from node.cluster import Cluster
-from node.server import Node, NodeConfig, run_folder
-from orchestrator.drive import Drive
+from dpp2.node.cluster import Cluster
+from dpp2.node.server import Node, NodeConfig, run_folder
+from dpp2.orchestrator.drive import Drive
 
 GROUPS = ((0,), (1, 2))
 COMPARED = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv")

@@ -25,7 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Machines:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
     """No pictures."""
-    monkeypatch.setattr("orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
+    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dpp2 import Experiment
+from dpp2.orchestrator.local import for_nodes
 from dpp2.prepared import PreparedRun
-from orchestrator.local import for_nodes
 
 Call = Callable[..., Any]
 EXPERIMENT = """[run]
@@ -69,7 +69,7 @@ def test_a_node_does_not_start(inadmissible: tuple[Path, str]) -> None:
     ]
     words = ["--agents", "0,1,2", "--listen", "127.0.0.1:0", "--plaintext", *files]
     answer = subprocess.run(
-        [sys.executable, "-m", "node", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "dpp2.node", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
     )
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith(f"dpp2 node: {sentence}")
@@ -81,7 +81,7 @@ def test_to_check_a_node_loads_nothing_heavy(weights: str, tmp_path: Path) -> No
     prepared = PreparedRun.of(Experiment.load(overrides={"network.weights": weights}))
     (tmp_path / "experiment.toml").write_text(for_nodes(prepared, tmp_path).to_toml())
     program = (
-        "import sys; from dpp2.experiment import Experiment; from node.hosting import Hosting\n"
+        "import sys; from dpp2.experiment import Experiment; from dpp2.node.hosting import Hosting\n"
         "Hosting(Experiment.load(sys.argv[1]).resolve(), [0])\n"
         "print([name for name in ('scipy', 'networkx', 'matplotlib', 'sklearn') if name in sys.modules])"
     )

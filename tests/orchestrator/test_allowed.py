@@ -13,8 +13,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from node.admission import Admission
-from node.errors import PeerFault
+from dpp2.node.admission import Admission
+from dpp2.node.errors import PeerFault
 
 Call = Callable[..., Any]
 WHO = ("node-0", "node-1", "node-2", "orchestrator", "probe")

@@ -18,8 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from node.tls import ORCHESTRATOR, PROBE, Identity, node_names
-from store.ledgers import LedgerFile
+from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, node_names
+from dpp2.store.ledgers import LedgerFile
 
 Call = Callable[..., Any]
 SECONDS = 60  # the longest wait for anything
@@ -78,7 +78,7 @@ class Machines:
 
     def start(self, *words: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *map(str, words)],
+            [sys.executable, "-m", "dpp2.orchestrator", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -129,7 +129,7 @@ def machines(tmp_path: Path, environment: dict[str, str]) -> Iterator[Machines]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
     """No pictures."""
-    monkeypatch.setattr("orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
+    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
 
 
 def until(condition: Callable[[], Any]) -> Any:

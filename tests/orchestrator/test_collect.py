@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
-from store.rundir import read_metrics
+from dpp2.store.rundir import read_metrics
 from tests.orchestrator.collected import COMPARED, GROUPS, TABLES, Machines
 
 Call = Callable[..., Any]
@@ -250,7 +250,7 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_run(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("store.rundir.write_metrics", full)
+    monkeypatch.setattr("dpp2.store.rundir.write_metrics", full)
     assert collect(whole, *(["--force"] if force else [])).code == 1
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     assert (tmp_path / "run").exists() == force

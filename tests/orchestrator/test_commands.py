@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import typer.main
 
-from orchestrator import output
-from orchestrator.cli import app
-from orchestrator.commands import COMMANDS, load
-from orchestrator.output import progress_bar
+from dpp2.orchestrator import output
+from dpp2.orchestrator.cli import app
+from dpp2.orchestrator.commands import COMMANDS, load
+from dpp2.orchestrator.output import progress_bar
 
 Call = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 QUIET = """import os, sys
 sys.argv = ["dpp2", "--help"]
-from orchestrator.__main__ import main
+from dpp2.orchestrator.__main__ import main
 try:
     main()
 except SystemExit:
@@ -38,7 +38,7 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder)
 sys.argv = ["dpp2", "run", "no.toml"]
-from orchestrator.__main__ import main
+from dpp2.orchestrator.__main__ import main
 main()
 """
 DPP2 = (sys.executable, "-m", "dpp2")
@@ -68,7 +68,7 @@ class TestHelp:
 
     def test_loads_no_mathematics(self, environment: dict[str, str]) -> None:
         """That is where the time went; 0.4 s are the goal."""
-        heavy = ("numpy", "pydantic", "scipy", "matplotlib", "dpp2")
+        heavy = ("numpy", "pydantic", "scipy", "matplotlib", "dpp2.experiment")
         code = QUIET.format(shown=f"[name for name in {heavy} if name in sys.modules]")
         ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=ROOT)
         assert ended.stdout.splitlines()[-1] == "[]"
@@ -90,7 +90,9 @@ class TestModule:
         assert (ended.returncode, ended.stderr) == (0, "")
         assert re.fullmatch(r"dpp2 \d+\.\d+\.\d+\n", ended.stdout)
 
-    @pytest.mark.parametrize("module", ["orchestrator.commands", "orchestrator.cli", "orchestrator.cli.run", "numpy"])
+    @pytest.mark.parametrize(
+        "module", ["dpp2.orchestrator.commands", "dpp2.orchestrator.cli", "dpp2.orchestrator.cli.run", "numpy"]
+    )
     def test_ctrl_c_while_it_loads_shows_no_traceback(self, module: str, environment: dict[str, str]) -> None:
         """Pressed at the very moment at which this module is looked for."""
         ended = subprocess.run(
@@ -119,7 +121,7 @@ class TestDebug:
             raise ZeroDivisionError("all of it")
 
         monkeypatch.setattr("dpp2.shipped.shipped_experiments", broken)
-        monkeypatch.setattr("orchestrator.catalogue.shipped_experiments", broken)
+        monkeypatch.setattr("dpp2.orchestrator.catalogue.shipped_experiments", broken)
         ended = dpp2("list")
         assert ended.code == 1
         assert ended.err == (
@@ -171,7 +173,7 @@ class TestHeartbeat:
 
 def test_a_run_says_what_it_does_before_its_first_round_and_after_its_last(tmp_path: Path, quick_plot: None) -> None:
     from dpp2 import Experiment
-    from orchestrator import runner
+    from dpp2.orchestrator import runner
 
     told: list[str] = []
     experiment = Experiment.load(overrides={"network.topology": "ring", "network.agents": 4, "run.rounds": 3})

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from dpp2 import Experiment
-from node.cluster import Cluster
-from node.tls import Identity, node_names
+from dpp2.node.cluster import Cluster
+from dpp2.node.tls import Identity, node_names
 
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., Any]

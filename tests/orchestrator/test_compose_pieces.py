@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from dpp2 import Experiment, keys
-from node.cluster import Cluster
-from node.keyring import write_key
-from node.server import Node, NodeConfig
-from orchestrator.drive import Drive
+from dpp2.node.cluster import Cluster
+from dpp2.node.keyring import write_key
+from dpp2.node.server import Node, NodeConfig
+from dpp2.orchestrator.drive import Drive
 
 Call = Callable[..., Any]
 QUIET = 1.5
@@ -60,7 +60,7 @@ def test_a_relay_ends_when_everybody_has_gone_and_not_before(
         "--quiet",
         str(QUIET),
     ]
-    line = [sys.executable, "-m", "orchestrator", *words, "--json"]
+    line = [sys.executable, "-m", "dpp2.orchestrator", *words, "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as relay:
         assert relay.stdout is not None
         said = json.JSONDecoder().raw_decode("".join(iter(relay.stdout.readline, "}\n")) + "}")[0]
@@ -77,7 +77,7 @@ def test_a_relay_ends_when_everybody_has_gone_and_not_before(
 
 def test_a_relay_to_which_nobody_comes_ends(tmp_path: Path, environment: dict[str, str]) -> None:
     words = ("tap", "relay", "--link", "0-1=127.0.0.1:0,127.0.0.1:1", "--out", str(tmp_path), "--patience", "0.5")
-    line = [sys.executable, "-m", "orchestrator", *words]
+    line = [sys.executable, "-m", "dpp2.orchestrator", *words]
     assert subprocess.run(line, capture_output=True, env=environment, timeout=20).returncode == 0
 
 

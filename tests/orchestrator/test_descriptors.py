@@ -13,7 +13,7 @@ from tests.orchestrator.test_grpc_runs import options
 
 _RAISED = """
 import resource
-from node.process import raise_descriptors
+from dpp2.node.process import raise_descriptors
 print([raise_descriptors(needed) for needed in (10, 100, 1000)], resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
@@ -30,7 +30,7 @@ def limited(soft: int, hard: int, *words: object) -> subprocess.CompletedProcess
 
 def test_forty_processes_and_64_open_files(tmp_path: Path) -> None:
     chosen = options(network__agents=40)
-    run = ("-m", "orchestrator", "run", *chosen, "--transport", "grpc", "--out", tmp_path / "run")
+    run = ("-m", "dpp2.orchestrator", "run", *chosen, "--transport", "grpc", "--out", tmp_path / "run")
     done = limited(64, 64, *run)
     assert done.returncode == 2
     assert done.stderr == (
@@ -49,6 +49,6 @@ def test_the_soft_limit_is_raised_as_far_as_the_hard_one(hard: int, granted: lis
 def test_a_run_with_a_low_soft_limit(tmp_path: Path) -> None:
     """Nodes inherit what was raised."""
     chosen = options(network__agents=12, run__rounds=5, network__topology="complete")
-    run = ("-m", "orchestrator", "run", *chosen, "--transport", "grpc", "--out", tmp_path / "run")
+    run = ("-m", "dpp2.orchestrator", "run", *chosen, "--transport", "grpc", "--out", tmp_path / "run")
     done = limited(24, 4096, *run)
     assert done.returncode == 0, done.stderr

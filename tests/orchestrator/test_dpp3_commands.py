@@ -10,8 +10,8 @@ import pytest
 
 from dpp2 import Experiment
 from dpp2.edge_keys import WITHOUT_TLS
-from orchestrator.cli.privacy import privacy
-from orchestrator.cli.privacy_colluders import colluders
+from dpp2.orchestrator.cli.privacy import privacy
+from dpp2.orchestrator.cli.privacy_colluders import colluders
 from tests.answers import strict
 
 Call = Callable[..., Any]
@@ -83,7 +83,7 @@ def test_examples_of_colluders_work(dpp2: Call, example: str, monkeypatch: pytes
 
 
 def test_publishing_is_free_and_says_why(dpp2: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.plots.convergence", lambda *args: None)
+    monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda *args: None)
     assert dpp2("run", *SETS, "--out", tmp_path / "run").code == 0
     done = strict(dpp2("privacy", "publish", tmp_path / "run", "--json").out)
     assert done["epsilon"] == done["epsilon_before"]
@@ -96,7 +96,7 @@ def test_a_run_over_nodes_without_tls_says_what_an_active_attacker_could_do(
     dpp2: Call, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its keys are secret: the nodes exchange hellos. Beside ε, in privacy.json as well."""
-    monkeypatch.setattr("orchestrator.plots.convergence", lambda *args: None)
+    monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda *args: None)
     few = ["--set", "run.seed=os", "--set", "algorithm.gradient_rounds=2", "--set", "run.telemetry=none"]
     over = ["--transport", "grpc", "--processes", "2", *(["--tls"] if tls else [])]
     ended = dpp2("run", *SETS, *few, *over, "--out", tmp_path / "run")

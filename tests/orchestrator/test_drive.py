@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from node.cluster import Cluster
-from node.tls import ORCHESTRATOR, Identity, node_name
-from orchestrator import certs
-from orchestrator.drive import Drive, DriveFailed
+from dpp2.node.cluster import Cluster
+from dpp2.node.tls import ORCHESTRATOR, Identity, node_name
+from dpp2.orchestrator import certs
+from dpp2.orchestrator.drive import Drive, DriveFailed
 
 TWO = Cluster({0: "127.0.0.1:1", 1: "127.0.0.1:2"}, {})
 
@@ -38,7 +38,7 @@ async def test_a_channel_that_cannot_be_opened_ends_the_run(monkeypatch: pytest.
     def closed(*arguments: Any) -> Any:
         raise ValueError("an address without a port")
 
-    monkeypatch.setattr("orchestrator.drive.open_channel", closed)
+    monkeypatch.setattr("dpp2.orchestrator.drive.open_channel", closed)
     async with asyncio.timeout(10):
         with pytest.raises(DriveFailed, match="ValueError: an address without a port"):
             await Drive(TWO, "ab", "0" * 64, window=1).run(lambda heard: None)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
-from node.keyring import write_key
-from store.rundir import read_metrics
+from dpp2.node.keyring import write_key
+from dpp2.store.rundir import read_metrics
 from tests.orchestrator.collected import COMPARED, TABLES, Machines
 
 Call = Callable[..., Any]

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.ledgers import LedgerFile, Total
+from dpp2.store.ledgers import LedgerFile, Total
 
 Bytes = Callable[[Path], dict[str, bytes]]
 Call = Callable[..., Any]
 SECONDS = 40  # the longest wait for anything
 COMPARED = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv")
-CODE = "from orchestrator.cli import main; main()"
+CODE = "from dpp2.orchestrator.cli import main; main()"
 TABLES: dict[str, Any] = {
     "network.topology": "ring",
     "network.agents": 4,

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from node.cluster import Cluster
-from orchestrator.drive import Drive
-from orchestrator.herald import Herald
+from dpp2.node.cluster import Cluster
+from dpp2.orchestrator.drive import Drive
+from dpp2.orchestrator.herald import Herald
 
 CLUSTER = Cluster({0: "a:1", 1: "b:1", 2: "b:1", 3: "c:1"}, {})
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment
-from orchestrator.collect import collect as merge
-from orchestrator.collect import export
+from dpp2.orchestrator.collect import collect as merge
+from dpp2.orchestrator.collect import export
 from tests.orchestrator.collected import Machines
 
 Call = Callable[..., Any]

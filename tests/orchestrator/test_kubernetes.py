@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dpp2 import Experiment
-from node.cluster import Cluster
+from dpp2.node.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

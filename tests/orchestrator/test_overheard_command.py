@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from adversary.attacks import ATTACKS
-from adversary.audit import audit
-from adversary.report import document
-from store.files import json_text, write_text
+from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.audit import audit
+from dpp2.adversary.report import document
+from dpp2.store.files import json_text, write_text
 from tests.answers import strict
 
 Call = Callable[..., Any]
@@ -31,7 +31,7 @@ def audited(dpp2: Call, folder: Path, *settings: str) -> Path:
 
 @pytest.fixture
 def two(dpp2: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    monkeypatch.setattr("orchestrator.plots.convergence", lambda *args: None)
+    monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda *args: None)
     second = audited(dpp2, tmp_path / "dpp3", "algorithm.name=dpp3", "problem.labels=planted", "privacy.budget=1.0")
     return audited(dpp2, tmp_path / "dpp2", "run.rounds=200", "noise.decay=0.8"), second
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from dpp2.node.__main__ import _listening, main
+from dpp2.orchestrator.cli.plan import command
+from dpp2.orchestrator.output import print_notes
 from dpp2.privacy.plans import Plan
-from node.__main__ import _listening, main
-from orchestrator.cli.plan import command
-from orchestrator.output import print_notes
-from studies.reproduce.curves import FIG1, CurveStudy
-from studies.reproduce.study import Claim
+from dpp2.studies.reproduce.curves import FIG1, CurveStudy
+from dpp2.studies.reproduce.study import Claim
 
 Call = Callable[..., Any]
 
@@ -55,8 +55,8 @@ class TestFolders:
         def work(*_: object, **__: object) -> None:
             raise AssertionError("the work had begun")
 
-        for place in ("studies.matrix.compare", "studies.reproduce.curves.fan_out", "dpp2.privacy.plan.planner"):
-            monkeypatch.setattr(place, work)
+        for place in ("studies.matrix.compare", "studies.reproduce.curves.fan_out", "privacy.plan.planner"):
+            monkeypatch.setattr(f"dpp2.{place}", work)
         (tmp_path / "file").write_text("mine")
         ended = dpp2(*words, tmp_path / "file" / "below" / "x.png")
         assert ended.code == 2

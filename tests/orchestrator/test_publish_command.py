@@ -13,7 +13,7 @@ import pytest
 
 from dpp2 import Experiment, Simulation
 from dpp2.grid import grid, to_grid
-from store.files import read_npz
+from dpp2.store.files import read_npz
 from tests.answers import number, strict
 
 Call = Callable[..., Any]
@@ -24,7 +24,7 @@ Ask = Callable[..., dict[str, Any]]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pictures."""
     for name in ("convergence", "epsilon"):
-        monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
+        monkeypatch.setattr(f"dpp2.orchestrator.plots.{name}", lambda *args: None)
 
 
 K = 8

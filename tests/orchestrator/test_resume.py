@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment, Simulation
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.runner import Interrupted
+from dpp2.orchestrator.transports import embedded
 from dpp2.prepared import PreparedRun, Secrets
-from orchestrator import runner
-from orchestrator.runner import Interrupted
-from orchestrator.transports import embedded
-from store import files
-from store.files import read_npz
+from dpp2.store import files
+from dpp2.store.files import read_npz
 
 Call = Callable[..., Any]
 Arm = Callable[[int | None], None]
@@ -141,7 +141,7 @@ class TestKilled:
     def test_while_drawing(self, tmp_path: Path, records: Bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         begin(tmp_path / "whole", experiment())
         with monkeypatch.context() as patched:
-            patched.setattr("orchestrator.plots.convergence", kill)
+            patched.setattr("dpp2.orchestrator.plots.convergence", kill)
             with pytest.raises(Killed):
                 begin(tmp_path / "cut", experiment())
         resume(tmp_path / "cut")
@@ -199,7 +199,9 @@ class TestStopped:
 
 
 def press_ctrl_c_at(k: int) -> runner.Progress:
-    return lambda done, total, gap: signal.raise_signal(signal.SIGINT) if done == k else None
+    """Once: after the last round a run announces more than that round."""
+    left = [signal.SIGINT]
+    return lambda done, total, doing: signal.raise_signal(left.pop()) if done == k and left else None
 
 
 def press_ctrl_c_before(advance: Callable[[Simulation, int], None]) -> Callable[[Simulation, int], None]:
@@ -306,8 +308,8 @@ class TestRealProcess:
     COMMAND = (
         sys.executable,
         "-c",
-        "from orchestrator.transports import embedded; embedded._CHECKPOINT_SECONDS = 0.1; "
-        "from orchestrator.cli import main; main()",
+        "from dpp2.orchestrator.transports import embedded; embedded._CHECKPOINT_SECONDS = 0.1; "
+        "from dpp2.orchestrator.cli import main; main()",
         "run",
     )
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dpp2 import Experiment
-from orchestrator import runner
-from orchestrator.drive import Drive, NodeStatus
-from orchestrator.runner import FinishedRun, Interrupted
-from orchestrator.transports import grpc
-from orchestrator.transports.grpc import RoundClock
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.drive import Drive, NodeStatus
+from dpp2.orchestrator.runner import FinishedRun, Interrupted
+from dpp2.orchestrator.transports import grpc
+from dpp2.orchestrator.transports.grpc import RoundClock
 
 SMALL: dict[str, Any] = {
     "network.topology": "ring",
@@ -30,7 +30,7 @@ TWO = runner.ClusterShape(processes=2)
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("convergence", "epsilon"):
-        monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
+        monkeypatch.setattr(f"dpp2.orchestrator.plots.{name}", lambda *args: None)
 
 
 def begin(path: Path, rounds: int, progress: runner.Progress) -> FinishedRun:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
+from dpp2.orchestrator.demonstration import DIMENSION, Demonstration
 from dpp2.privacy import Epsilon
 from dpp2.privacy.account import Account
-from orchestrator.demonstration import DIMENSION, Demonstration
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -14,14 +14,14 @@ import pytest
 
 from dpp2 import BadInput, Experiment
 from dpp2.experiment import TRANSPORTS
-from orchestrator.transports.base import ClusterShape, transport_of
+from dpp2.orchestrator.transports.base import ClusterShape, transport_of
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies")
 STRIDES = '''
 """Two rounds at a time, and then a word."""
 
-from orchestrator.transports.base import Transport
+from dpp2.orchestrator.transports.base import Transport
 
 
 class Strides:
@@ -53,7 +53,7 @@ def test_a_new_transport_is_one_file_and_one_entry(tmp_path: Path) -> None:
     words = ["run", "--json", "--strict", "--transport", "strides", "--out", str(tmp_path / "run")]
     words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "orchestrator", *words]
+    command = [sys.executable, "-m", "dpp2.orchestrator", *words]
     answer = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120, check=False
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from page.guard import Guard
+from dpp2.page.guard import Guard
 
 
 @dataclass

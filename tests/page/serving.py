@@ -19,7 +19,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 @contextmanager
 def serving(*words: object) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """`dpp2 watch …` or `dpp2 playground …`; gives the URL and the process."""
-    command = [sys.executable, "-m", "orchestrator", *map(str, words), "--no-open", "--json"]
+    command = [sys.executable, "-m", "dpp2.orchestrator", *map(str, words), "--no-open", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD}) as process:
         try:
             assert process.stdout is not None

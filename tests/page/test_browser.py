@@ -42,7 +42,7 @@ def npm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(*words: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "orchestrator", "run", *map(str, words)]
+    command = [sys.executable, "-m", "dpp2.orchestrator", "run", *map(str, words)]
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(command, env={**os.environ, **ONE_THREAD}, stderr=nowhere, stdout=nowhere)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from page import stream
-from page.feed import KEPT, MOST_VIEWERS, MOST_WAITING, Feed, TooManyViewers, Viewer
-from page.stream import EventStream
+from dpp2.page import stream
+from dpp2.page.feed import KEPT, MOST_VIEWERS, MOST_WAITING, Feed, TooManyViewers, Viewer
+from dpp2.page.stream import EventStream
 
 
 def told(viewer: Viewer) -> list[tuple[str, str]]:

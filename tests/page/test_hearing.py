@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary.observation import Observation
-from adversary.scoring import Truth
 from dpp2 import Experiment, Simulation
-from page.hearing import heard, truth
-from page.overheard import overheard
-from page.place import Place
-from store.rundir import RunDirectory
+from dpp2.adversary.observation import Observation
+from dpp2.adversary.scoring import Truth
+from dpp2.page.hearing import heard, truth
+from dpp2.page.overheard import overheard
+from dpp2.page.place import Place
+from dpp2.store.rundir import RunDirectory
 from tests.conftest import call
 
 SMALL = ["network.agents=8", "network.topology=ring", "problem.samples=20", "run.rounds=40"]

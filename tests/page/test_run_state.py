@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from page.documents import compact
-from page.run_state import MOST_EVENTS, MOST_POINTS, RunState
-from store.events import Began, Ended, EventLog, EventReader, Happened, NodeState, Rounds
+from dpp2.page.documents import compact
+from dpp2.page.run_state import MOST_EVENTS, MOST_POINTS, RunState
+from dpp2.store.events import Began, Ended, EventLog, EventReader, Happened, NodeState, Rounds
 
 
 @pytest.fixture

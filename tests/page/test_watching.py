@@ -108,7 +108,7 @@ def test_without_telemetry_neither_x_nor_a_gap(tmp_path: Path, dpp2: Call) -> No
 
 
 def start(*words: object) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "orchestrator", "run", *map(str, words)]
+    command = [sys.executable, "-m", "dpp2.orchestrator", "run", *map(str, words)]
     return subprocess.Popen(
         command, env={**os.environ, **ONE_THREAD}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
@@ -145,7 +145,7 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_run_opens_a_page_of_its_own_and_does_not_wait_for_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "orchestrator", "run", *SMALL, "--watch", "--json", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "dpp2", "run", *SMALL, "--watch", "--json", "--out", str(tmp_path / "run")]
     done = subprocess.run(command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
     assert json.loads(done.stdout)["rounds"] == 500

@@ -14,7 +14,7 @@ from dpp2 import Experiment, Result, Simulation
 from dpp2.grid import grid, to_grid
 from dpp2.privacy import Epsilon, Ledger
 from dpp2.privacy.grid import largest_sizes, uncovered
-from store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile
 from tests.adversary.attacked import attacked
 
 Call = Callable[..., Any]
@@ -235,8 +235,8 @@ def test_epsilon_with_the_grid_is_within_one_per_cent_at_epsilon_one_and_ten_at_
 
 def test_the_game_on_real_doubles_proves_more_than_the_account_says() -> None:
     """And on the grid it does not: the same pair, the same trials, ε = 0.1."""
-    from adversary.bounds import lower_bound
-    from adversary.game import Game, play
+    from dpp2.adversary.bounds import lower_bound
+    from dpp2.adversary.game import Game, play
     from dpp2.privacy import Dpp2Releases
 
     proven = {}
@@ -256,7 +256,7 @@ def test_the_attack_is_scored_in_every_audit() -> None:
         run = attacked({"run.rounds": 2, "noise.u_e": 1e4, "noise.grid": bits})
         estimate, _ = run.tried("float-bits")
         assert estimate.x is None
-        from adversary.candidates import ruled_out
+        from dpp2.adversary.candidates import ruled_out
 
         found = ruled_out(estimate.excludes, run.truth, range(50))  # type: ignore[attr-defined]
         assert found["adjacent_ruled_out"] == share

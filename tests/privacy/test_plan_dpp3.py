@@ -7,9 +7,9 @@ import shlex
 import pytest
 
 from dpp2 import Experiment, run
+from dpp2.orchestrator.cli.plan import command
 from dpp2.privacy import Epsilon, Unsupported
 from dpp2.privacy.plans import LOOKED, SURROGATE, Effort, SettingsPlans
-from orchestrator.cli.plan import command
 
 QUICK = Effort(generations=1, finalists=1, trials=1)
 SMALL = {

@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from node.errors import PeerFault
-from node.folder import Keeping
+from dpp2.node.errors import PeerFault
+from dpp2.node.folder import Keeping
 from tests.simulation.reference import ALGORITHM_NAMES, LAYOUTS, STAR, reference
 from tests.simulation.virtual_disk import Killed
 from tests.simulation.virtual_network import End, Stream

@@ -13,12 +13,12 @@ from dpp2 import Experiment, Simulation
 from dpp2.algorithms import ALGORITHMS
 from dpp2.arrays import Array
 from dpp2.keys import derive
+from dpp2.node.hellos import Hellos
+from dpp2.node.hosting import Hosting, Neighbour
+from dpp2.node.keyring import Keyring
+from dpp2.node.machine import HostedRun, RunSetup
+from dpp2.node.outbox import Outbox
 from dpp2.prepared import PreparedRun, Secrets
-from node.hellos import Hellos
-from node.hosting import Hosting, Neighbour
-from node.keyring import Keyring
-from node.machine import HostedRun, RunSetup
-from node.outbox import Outbox
 
 ALGORITHM_NAMES = tuple(ALGORITHMS.names)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from dpp2.keys import fresh_key
-from node.effects import Record, SaveCheckpoint
-from node.files import Checkpoint, Checkpoints, _parse
-from node.folder import RunFolder
-from node.hellos import Hellos, hellos_document
-from node.inbox import Inbox
-from node.journal import Journal
-from node.machine import RoundMachine
-from node.run import NodeRun
-from node.sealed import write_facts
+from dpp2.node.effects import Record, SaveCheckpoint
+from dpp2.node.files import Checkpoint, Checkpoints, _parse
+from dpp2.node.folder import RunFolder
+from dpp2.node.hellos import Hellos, hellos_document
+from dpp2.node.inbox import Inbox
+from dpp2.node.journal import Journal
+from dpp2.node.machine import RoundMachine
+from dpp2.node.run import NodeRun
+from dpp2.node.sealed import write_facts
 from tests.simulation.cluster import command, first_failure
 
 Patch = pytest.MonkeyPatch
@@ -155,8 +155,8 @@ def asked_again_it_goes_on(patch: Patch) -> None:
 
 def damaged_entry_believed(patch: Patch) -> None:
     """An entry of the journal of which a part is lost is believed."""
-    patch.setattr("node.journal._checksum", lambda *entry: 0)
-    patch.setattr("node.journal._slots", _slots_without_checksums)
+    patch.setattr("dpp2.node.journal._checksum", lambda *entry: 0)
+    patch.setattr("dpp2.node.journal._slots", _slots_without_checksums)
 
 
 def _slots_without_checksums(content: bytes) -> Iterator[Any]:

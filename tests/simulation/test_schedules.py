@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from node.effects import Effect
-from node.errors import NodeFailed
-from node.files import Checkpoint, Checkpoints
-from node.machine import RoundMachine
+from dpp2.node.effects import Effect
+from dpp2.node.errors import NodeFailed
+from dpp2.node.files import Checkpoint, Checkpoints
+from dpp2.node.machine import RoundMachine
 from tests.simulation.cluster import Cluster, simulate
 from tests.simulation.reference import ALGORITHM_NAMES
 from tests.simulation.virtual_node import VirtualNode

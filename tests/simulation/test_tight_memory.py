@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from node.inbox import Inbox
-from node.queues import Outgoing
+from dpp2.node.inbox import Inbox
+from dpp2.node.queues import Outgoing
 from tests.simulation.cluster import simulate
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(50, 1000, 50))])
 def test_one_round_in_hand_and_one_frame_on_its_way(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.limits.BYTES_IN_HAND", 1)
+    monkeypatch.setattr("dpp2.node.limits.BYTES_IN_HAND", 1)
     put, dropped = Outgoing.put, []
 
     def tight(self: Outgoing, frame: bytes) -> None:

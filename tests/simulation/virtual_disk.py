@@ -12,8 +12,8 @@ import errno
 import random
 from typing import Any
 
-from node.disk import Appended, Mapped
-from node.errors import NodeFailed
+from dpp2.node.disk import Appended, Mapped
+from dpp2.node.errors import NodeFailed
 
 PAGE = 64  # bytes that are lost together: small, so that even a short journal has several
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpp2.budget import RunBudget
 from dpp2.privacy import Ledger
-from store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile
 
 
 class VirtualLedger(LedgerFile):

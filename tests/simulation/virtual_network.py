@@ -10,9 +10,9 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING
 
-from node.errors import PeerFault
-from node.inbox import Lane
-from node.queues import Outgoing
+from dpp2.node.errors import PeerFault
+from dpp2.node.inbox import Lane
+from dpp2.node.queues import Outgoing
 
 if TYPE_CHECKING:
     from tests.simulation.virtual_node import VirtualNode

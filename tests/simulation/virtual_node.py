@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from dpp2.algorithms.base import Broadcast, Private, Program, Round
-from node.errors import NodeFailed, PeerFault
-from node.files import read_records
-from node.folder import Keeping
-from node.hellos import hellos_of
-from node.inbox import Lane
-from node.machine import HostedRun
-from node.run import NodeRun, open_run
-from node.sealed import read_facts
-from node.v1 import wire_pb2
+from dpp2.node.errors import NodeFailed, PeerFault
+from dpp2.node.files import read_records
+from dpp2.node.folder import Keeping
+from dpp2.node.hellos import hellos_of
+from dpp2.node.inbox import Lane
+from dpp2.node.machine import HostedRun
+from dpp2.node.run import NodeRun, open_run
+from dpp2.node.sealed import read_facts
+from dpp2.node.v1 import wire_pb2
 from tests.simulation.damage import damage, damageable, falls_back_to, older_is_whole
 from tests.simulation.reference import Reference
 from tests.simulation.virtual_disk import VirtualDisk

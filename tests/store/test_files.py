@@ -14,10 +14,10 @@ from typing import IO, Any, NoReturn
 
 import pytest
 
-from node.keyring import Keyring, write_key
-from node.tls import ORCHESTRATOR, Identity, node_names
-from orchestrator import certs
-from store.files import write_new, write_text, write_whole
+from dpp2.node.keyring import Keyring, write_key
+from dpp2.node.tls import ORCHESTRATOR, Identity, node_names
+from dpp2.orchestrator import certs
+from dpp2.store.files import write_new, write_text, write_whole
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies", "tools")

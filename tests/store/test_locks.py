@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dpp2 import BadInput, Experiment
-from orchestrator import runner
-from orchestrator.publish import publish
-from store.locks import free_directory, locked, new_run, opened_run
-from store.rundir import RunDirectory
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.publish import publish
+from dpp2.store.locks import free_directory, locked, new_run, opened_run
+from dpp2.store.rundir import RunDirectory
 
 Call = Callable[..., Any]
 TABLES = {"network.topology": "ring", "network.agents": 4, "problem.dimension": 2, "run.rounds": 6}

@@ -15,8 +15,8 @@ import pytest
 from dpp2 import Experiment, run
 from dpp2.grid import grid, to_grid
 from dpp2.prepared import PreparedRun
-from store.files import read_npz, write_npz
-from store.rundir import RunDirectory, read_metrics, write_metrics
+from dpp2.store.files import read_npz, write_npz
+from dpp2.store.rundir import RunDirectory, read_metrics, write_metrics
 
 K, N, D = 8, 5, 3
 Call = Callable[..., Any]

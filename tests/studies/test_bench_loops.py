@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpp2 import Experiment, Simulation
-from studies.bench import loops
+from dpp2.studies.bench import loops
 
 
 def test_hand_written_loops_give_the_papers_run() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studies.bench import core, noise
+from dpp2.studies.bench import core, noise
 
 
 def test_a_row_for_every_shape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from dpp2 import Experiment
 from dpp2.prepared import PreparedRun
-from studies.bench import scale
-from studies.bench.benchmark import Bench
-from studies.bench.scale_numbers import EmbeddedRun, NodesRun, exponent, planned
-from studies.bench.scale_run import SETTINGS, embedded
+from dpp2.studies.bench import scale
+from dpp2.studies.bench.benchmark import Bench
+from dpp2.studies.bench.scale_numbers import EmbeddedRun, NodesRun, exponent, planned
+from dpp2.studies.bench.scale_run import SETTINGS, embedded
 
 
 def prepared(agents: int) -> PreparedRun:

@@ -15,15 +15,15 @@ from dpp2 import Experiment
 from dpp2.algorithms import ALGORITHMS
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
-from store.files import json_text
-from studies.compare import page
-from studies.compare.claims import Rankings
-from studies.compare.comparison import Comparison, Plan, compare
-from studies.compare.contenders import Method, methods
-from studies.compare.laboratory import laboratory
-from studies.compare.references import REFERENCES, Curator
-from studies.compare.search import Effort
-from studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled
+from dpp2.store.files import json_text
+from dpp2.studies.compare import page
+from dpp2.studies.compare.claims import Rankings
+from dpp2.studies.compare.comparison import Comparison, Plan, compare
+from dpp2.studies.compare.contenders import Method, methods
+from dpp2.studies.compare.laboratory import laboratory
+from dpp2.studies.compare.references import REFERENCES, Curator
+from dpp2.studies.compare.search import Effort
+from dpp2.studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled
 from tests.conftest import Call
 
 SMALL = {"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}

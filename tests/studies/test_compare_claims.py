@@ -9,13 +9,13 @@ import pytest
 
 from dpp2 import Experiment
 from dpp2.arrays import Array
-from studies.compare.claims import MARGIN, Rankings, compared, contradictions, holm
-from studies.compare.comparison import Comparison, Job, Plan, Result
-from studies.compare.contenders import Contender, methods
-from studies.compare.laboratory import Outcome
-from studies.compare.references import Stay
-from studies.compare.search import Effort, Search, Tried
-from studies.compare.tasks import PURE, Cell, DataSet, Task
+from dpp2.studies.compare.claims import MARGIN, Rankings, compared, contradictions, holm
+from dpp2.studies.compare.comparison import Comparison, Job, Plan, Result
+from dpp2.studies.compare.contenders import Contender, methods
+from dpp2.studies.compare.laboratory import Outcome
+from dpp2.studies.compare.references import Stay
+from dpp2.studies.compare.search import Effort, Search, Tried
+from dpp2.studies.compare.tasks import PURE, Cell, DataSet, Task
 
 SMALL = {"network.agents": 4, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 5}
 DATA = DataSet.of("small", "small", Experiment.load(overrides=SMALL))

@@ -9,8 +9,8 @@ import pytest
 
 from dpp2 import BadInput
 from dpp2.algorithms.declared import Tunable
-from studies.compare.search import Effort, Search, Tried, begun, carried_on
-from studies.compare.space import Axis, Point, applied
+from dpp2.studies.compare.search import Effort, Search, Tried, begun, carried_on
+from dpp2.studies.compare.space import Axis, Point, applied
 
 STEP = Axis("algorithm", Tunable("alpha", 1e-3, 1.0))
 DECAY = Axis("noise", Tunable("decay", 0.3, 1.0, "linear", least=0.0, most=1.0))

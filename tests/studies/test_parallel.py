@@ -17,8 +17,8 @@ import pytest
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
-from orchestrator.runner import RunFailed
-from studies.parallel import fan_out, opened
+from dpp2.orchestrator.runner import RunFailed
+from dpp2.studies.parallel import fan_out, opened
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +79,7 @@ def test_other_executors_are_refused(words: str) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("studies.parallel._CONNECTING", 1)
+    monkeypatch.setattr("dpp2.studies.parallel._CONNECTING", 1)
     with pytest.raises(BadInput, match="a Dask scheduler that answers"), opened(f"dask:127.0.0.1:{_free_port()}"):
         pass
 

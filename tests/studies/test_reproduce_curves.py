@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.files import json_text
-from studies.reproduce.curves import FIG1, Curves, CurveStudy
-from studies.reproduce.study import Claim, Order
+from dpp2.store.files import json_text
+from dpp2.studies.reproduce.curves import FIG1, Curves, CurveStudy
+from dpp2.studies.reproduce.study import Claim, Order
 from tests.conftest import Call
 
 

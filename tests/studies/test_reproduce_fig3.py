@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
-from studies.reproduce import fig3
-from studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, Fig3Study, final_values, judged
-from studies.reproduce.study import Order
+from dpp2.studies.reproduce import fig3
+from dpp2.studies.reproduce.fig3 import DATA, METHODS, METRICS, STARTS, Fig3, Fig3Job, Fig3Study, final_values, judged
+from dpp2.studies.reproduce.study import Order
 
 SMALL: dict[str, str | float] = {"network.agents": 6, "network.topology": "ring", "run.telemetry": "none"}
 

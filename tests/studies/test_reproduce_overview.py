@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from studies.reproduce import overview
-from studies.reproduce.curves import FIG1, CurveStudy, judged
-from studies.reproduce.fig3 import Fig3Study
-from studies.reproduce.leaks import Leak
-from studies.reproduce.overview import Overview
-from studies.reproduce.study import Order
-from studies.reproduce.table1 import TABLE1
+from dpp2.studies.reproduce import overview
+from dpp2.studies.reproduce.curves import FIG1, CurveStudy, judged
+from dpp2.studies.reproduce.fig3 import Fig3Study
+from dpp2.studies.reproduce.leaks import Leak
+from dpp2.studies.reproduce.overview import Overview
+from dpp2.studies.reproduce.study import Order
+from dpp2.studies.reproduce.table1 import TABLE1
 
 
 def order(rounds: int) -> Order:

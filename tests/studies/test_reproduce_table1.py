@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.reproduce import table1
-from studies.reproduce.table1 import ROWS, Convergence, Measured, judged
+from dpp2.studies.reproduce import table1
+from dpp2.studies.reproduce.table1 import ROWS, Convergence, Measured, judged
 from tests.conftest import Call
 
 K = np.arange(2001, dtype=float)

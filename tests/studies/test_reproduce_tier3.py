@@ -12,12 +12,12 @@ import pytest
 
 from dpp2 import Experiment, Result, run
 from dpp2.arrays import Array
-from studies.reproduce import tier3
-from studies.reproduce.curator import curated
-from studies.reproduce.study import Order
-from studies.reproduce.tier3 import TIER3, Measured, Row
-from studies.reproduce.tier3_search import Choice, Chosen, Effort, Scores, SearchJob, choices, search
-from studies.reproduce.tier3_settings import Setting
+from dpp2.studies.reproduce import tier3
+from dpp2.studies.reproduce.curator import curated
+from dpp2.studies.reproduce.study import Order
+from dpp2.studies.reproduce.tier3 import TIER3, Measured, Row
+from dpp2.studies.reproduce.tier3_search import Choice, Chosen, Effort, Scores, SearchJob, choices, search
+from dpp2.studies.reproduce.tier3_settings import Setting
 
 CHOSEN = Chosen(*[Choice(20, 0.4, 4.0, 25.0)] * 3)
 KEYS = ["data", "epsilon", "delta", "noise", "colluders", "gap", "gap_se", "local", "curator", "stay", "accuracy"]

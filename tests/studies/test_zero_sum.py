@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
-from studies.reproduce import STUDIES
-from studies.reproduce.study import Order
-from studies.reproduce.zero_sum import ZERO_SUM, channels, exhibited
+from dpp2.studies.reproduce import STUDIES
+from dpp2.studies.reproduce.study import Order
+from dpp2.studies.reproduce.zero_sum import ZERO_SUM, channels, exhibited
 
 
 @pytest.mark.parametrize("count", [2, 5, 30])

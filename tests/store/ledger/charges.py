@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dpp2 import Experiment, Simulation
+from dpp2.orchestrator import runner
 from dpp2.privacy import Epsilon, Releases, Unsupported, epsilon
-from orchestrator import runner
 
 Call = Callable[..., Any]
 ROUNDS = 8

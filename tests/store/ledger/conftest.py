@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dpp2.budget import RunBudget
-from orchestrator.transports import embedded
-from store.ledgers import LedgerFile
+from dpp2.orchestrator.transports import embedded
+from dpp2.store.ledgers import LedgerFile
 from tests.store.ledger.charges import (
     Call,
     Killed,
@@ -22,7 +22,7 @@ from tests.store.ledger.charges import (
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pictures; one round between looks."""
     for name in ("convergence", "epsilon"):
-        monkeypatch.setattr(f"orchestrator.plots.{name}", lambda *args: None)
+        monkeypatch.setattr(f"dpp2.orchestrator.plots.{name}", lambda *args: None)
     monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.0)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpp2 import Experiment, Simulation
 from dpp2.privacy import epsilon, largest_rounds
-from store.rundir import read_metrics
+from dpp2.store.rundir import read_metrics
 from tests.store.ledger.charges import (
     COUNTEREXAMPLE,
     ROUNDS,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator import runner
-from orchestrator.runner import Interrupted
-from store import files
-from store.rundir import read_metrics
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.runner import Interrupted
+from dpp2.store import files
+from dpp2.store.rundir import read_metrics
 from tests.store.ledger.charges import (
     ROUNDS,
     Killed,
@@ -107,13 +107,13 @@ class TestInterrupted:
 PREPARED = """
 import os, signal, time
 from dpp2.budget import RunBudget
-from orchestrator import plots
-from orchestrator.transports import embedded
-from store import rundir
+from dpp2.orchestrator import plots
+from dpp2.orchestrator.transports import embedded
+from dpp2.store import rundir
 plots.convergence = plots.epsilon = lambda *args: None
 embedded._CHECKPOINT_SECONDS, embedded._LOOK_SECONDS = -1.0, 0.0
 {}
-from orchestrator.cli import main
+from dpp2.orchestrator.cli import main
 main()
 """
 # Look at the ledger, then take one's time before charging it: without a lock both would be granted the same rest.

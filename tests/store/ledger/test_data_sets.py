@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
+from dpp2.node.server import run_folder
+from dpp2.orchestrator.merge import MergedRun
 from dpp2.privacy import Epsilon
-from node.server import run_folder
-from orchestrator.merge import MergedRun
-from store.ledgers import LedgerFile, Total
+from dpp2.store.ledgers import LedgerFile, Total
 from tests.conftest import Call
 from tests.node.live import live, one_each
 from tests.store.ledger.charges import rows, sets

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from dpp2 import BadInput, Simulation
+from dpp2.orchestrator import runner
+from dpp2.orchestrator.runner import Interrupted
 from dpp2.privacy import epsilon
-from orchestrator import runner
-from orchestrator.runner import Interrupted
-from store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile
 from tests.store.ledger.charges import (
     ROUNDS,
     Call,
@@ -142,7 +142,7 @@ class TestDamaged:
         def refuse(*args: object, **options: object) -> None:
             raise sqlite3.OperationalError("attempt to write a readonly database")
 
-        monkeypatch.setattr("store.ledgers.sqlite3.connect", refuse)
+        monkeypatch.setattr("dpp2.store.ledgers.sqlite3.connect", refuse)
         with pytest.raises(BadInput, match=r"^ledger = '.*ledger.sqlite': expected .*readonly"):
             runner.start(experiment(), tmp_path / "run", stem="", force=False, progress=silent)
 
@@ -156,7 +156,7 @@ class TestDamaged:
             raise Killed
 
         simulation = Simulation(experiment(run__seed="os"))
-        monkeypatch.setattr("store.ledgers._entry", die)
+        monkeypatch.setattr("dpp2.store.ledgers._entry", die)
         with pytest.raises(Killed):
             LedgerFile(tmp_path / "ledger.sqlite").reserve(simulation.budget)
         assert rows(tmp_path) == before
@@ -199,7 +199,7 @@ class TestOpenFiles:
     def test_too_many_are_one_sentence(
         self, tmp_path: Path, taken: list[int], left: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("store.ledgers._DESCRIPTOR_SECONDS", 0.1)
+        monkeypatch.setattr("dpp2.store.ledgers._DESCRIPTOR_SECONDS", 0.1)
         for _ in range(left):
             os.close(taken.pop())
         with pytest.raises(BadInput, match=r"a ledger that can be used \(too many open files\)"):

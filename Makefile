@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TOOLS  := $(VENV)/.tools
+INSTALL = $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-slow test-browser test-docker keys lint docs proto type bench format clean purge
 
@@ -10,10 +12,18 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
+# What the demo and the commands of the README need; pip says what it is doing.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpp2 needs Python 3.11 or newer")'
+	@echo "Setting up $(VENV): about 500 MB, a minute or two."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[data,page]'
+	@touch $@
+
+# The rest, for those who change it: tests, types, documentation, notebooks.
+$(TOOLS): $(READY)
+	@echo "Adding what tests and checks need: about 900 MB, another minute or two."
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 # Both halves at once, on two cores; what the second says is shown after the first.
@@ -28,14 +38,14 @@ demo: $(READY)
 	$(BIN)/dpp2 overheard runs/demo $(SECOND)
 	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and $(SECOND)/report.html."
 
-test: $(READY)
+test: $(TOOLS)
 	$(BIN)/pytest -n 2 -m "not slow and not docker and not netns and not browser"
 
-test-slow: $(READY)
+test-slow: $(TOOLS)
 	$(BIN)/pytest -n 2 -m slow
 
 # The live page in a real browser: Debian's Chromium; elsewhere a sentence says why it did not run (in CI, a failure).
-test-browser: $(READY)
+test-browser: $(TOOLS)
 	$(BIN)/pytest -m browser -rs
 
 # Keys, data and certificates of containers: once, before `docker-compose up`. AGENTS=20 for as many.
@@ -44,27 +54,27 @@ keys: $(READY)
 	$(BIN)/python tools/keys.py --agents $(AGENTS)
 
 # Real containers and network namespaces, as root on Debian; elsewhere a sentence says why they did not run (in CI, a failure).
-test-docker: $(READY)
+test-docker: $(TOOLS)
 	$(BIN)/pytest -m "docker or netns" -rs
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/proto.py --check
 
 # The documentation site, in build/site: every warning is an error, and nothing is fetched.
-docs: $(READY)
+docs: $(TOOLS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open build/site/index.html; to search it, python -m http.server -d build/site."
 
-proto: $(READY)
+proto: $(TOOLS)
 	$(BIN)/python tools/proto.py
 
-format: $(READY)
+format: $(TOOLS)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-type: $(READY)
+type: $(TOOLS)
 	$(BIN)/mypy
 
 bench: $(READY)

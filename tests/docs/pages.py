@@ -130,7 +130,7 @@ def _set_up(venv: Path) -> None:
     venv.mkdir()
     for name in ("bin", "lib", "pyvenv.cfg"):
         (venv / name).symlink_to(Path(sys.prefix) / name)
-    for stamp in {".ready", *(path.name for path in Path(sys.prefix).glob(".*") if path.is_file())}:
+    for stamp in {".ready", ".tools", *(path.name for path in Path(sys.prefix).glob(".*") if path.is_file())}:
         (venv / stamp).touch()
 
 

@@ -21,6 +21,7 @@ SPENT = (
 )
 MADE_AGAIN = (
     ".venv/.ready",
+    ".venv/.tools",
     "build/lib",
     "dpp2.egg-info/PKG-INFO",
     ".mypy_cache/x",

@@ -7,6 +7,7 @@ accepts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -20,66 +21,12 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.changed_kinds import KINDS
 from dpp2.errors import BadInput, UnknownName
 from dpp2.experiment import RunSection
+from dpp2.orchestrator.meanings import MEANINGS
 from dpp2.privacy.section import PrivacySection
 from dpp2.schema import Registry, Section, keys_of
 from dpp2.shipped import shipped_experiments
 
 SECTIONS = tuple(field.name for field in fields(Experiment))
-
-MEANINGS: Mapping[str, str] = {
-    "run": "how long, from which secrets, and what is recorded",
-    "run.rounds": "K: how many rounds are run",
-    "run.seed": "where noise, η and x⁰ come from; with a number everybody can draw them again, so no ε holds",
-    "run.transport": "all agents in one process, or every agent behind a gRPC service on this machine",
-    "run.telemetry": "whether truth.npz is written, which an audit is scored against and no ε covers",
-    "run.start": "x⁰ of every agent",
-    "run.largest_value": "what is larger counts as divergence, and is refused from a neighbour",
-    "network": "who talks to whom, and with which weights",
-    "network.topology": "the kind of graph",
-    "network.agents": "N: how many agents there are",
-    "network.weights": "how the matrix P is made from the graph",
-    "network.seed": "which graph is drawn; the next seed whose graph is connected is taken",
-    "network.radius": "agents in the unit square that are closer than this are neighbours",
-    "network.branching": "children of every inner agent",
-    "network.probability": "the chance that a pair is linked",
-    "network.neighbours": "links to the nearest agents of the ring, before rewiring",
-    "network.rewire": "the chance that a link is moved elsewhere",
-    "network.path": "the graph itself",
-    "problem": "the objectives f_i",
-    "problem.name": "the kind of objectives",
-    "problem.seed": "which data are drawn",
-    "problem.dataset": "the name under which a ledger charges the data",
-    "problem.dimension": "d: how many numbers every x_i has",
-    "problem.samples": "m: how many samples every agent has",
-    "problem.smoothness": "M̄: the largest smoothness of any f_i; the data are scaled to have it",
-    "problem.lambda": "weight of the regulariser",
-    "problem.omega": "shape of the nonconvex regulariser",
-    "problem.curvature": "c_i, which may be negative",
-    "problem.path": "the Python file, or the folder with data",
-    "algorithm": "what the agents do in a round",
-    "algorithm.name": "the algorithm; [noise] depends on it",
-    "algorithm.alpha": 'step size α; "auto" (dpp2) chooses α, β and ρ from M̄ and the spectrum of P',
-    "algorithm.beta": "β: how strongly neighbours pull x together",
-    "algorithm.rho": "ρ: how strongly disagreement enters z",
-    "algorithm.damping": "τ: 0 is the paper's algorithm, 1 the repaired one",
-    "algorithm.eta": "tier one: the secret number that hides x in y, drawn anew in every round",
-    "noise": "tier two: what is added to messages",
-    "noise.u_w": "first scale of the Laplace noise w in y",
-    "noise.u_e": "first scale of the Laplace noise e in z",
-    "noise.decay": "r: the noise of round k has r^k times its first scale",
-    "noise.grid": "b: values and noise are multiples of 2^−b of the scale, because bits of doubles betray the value",
-    "noise.own": "scale of the noise that every agent keeps to itself",
-    "noise.ratio": "how much larger the noise is that cancels between neighbours",
-    "noise.kind": "the law of the noise",
-    "privacy": "what ε is about, and how much of it may be spent",
-    "privacy.adjacency": 'δ: how far adjacent gradients are apart; "record": objectives that differ in one record',
-    "privacy.feature_bound": "records are scaled to at most this norm, so that one record changes a bounded amount",
-    "privacy.clip": "gradients of records are clipped at this norm",
-    "privacy.smoothness": "a public bound on M_i; without it M_i is computed from the data, which no ε covers",
-    "privacy.colluders": "agents that tell each other everything they know",
-    "privacy.delta": "δ_dp: the probability with which Gaussian noise may fail to give ε",
-    "privacy.budget": "a run stops before any agent has spent more ε than this",
-}
 
 
 @dataclass(frozen=True)
@@ -116,7 +63,7 @@ def _experiments() -> Iterator[Entry]:
 
 
 def _kinds(registry: Registry[Any]) -> Iterator[Entry]:
-    for name in registry.names:
+    for name in registry.known:
         cls = registry[name]
         own = cls.__doc__ if cls.__module__ == "dpp2.topology" else import_module(cls.__module__).__doc__
         yield Entry(name, _sentence(" ".join((own or "").split())))
@@ -172,7 +119,7 @@ def explained(name: str) -> Explanation:
 def section_kinds(section: str) -> Iterator[tuple[str, type[Section]]]:
     """The models that a section may have, by kind; the algorithm decides about [noise]."""
     if section in KINDS:
-        yield from ((name, KINDS[section][1][name]) for name in KINDS[section][1].names)
+        yield from ((name, KINDS[section][1][name]) for name in KINDS[section][1].known)
     elif section == "noise":
         yield from ((name, ALGORITHMS[name].noise_section) for name in ALGORITHMS.names)
     else:
@@ -213,6 +160,5 @@ def _assignment(name: str, key: str, table: Mapping[str, Any], accepts: str) -> 
 
 
 def _sentence(text: str) -> str:
-    """Up to the first full stop that ends one."""
-    head, stop, _ = text.partition(". ")
-    return head + ("." if stop else "")
+    """Up to the first full stop that ends one; "et al." does not."""
+    return re.split(r"(?<=\.)(?<!et al\.) ", text, maxsplit=1)[0]

@@ -24,7 +24,7 @@ import dpp2
 from dpp2.changed_kinds import KINDS
 from dpp2.experiment import RunSection
 from dpp2.orchestrator import cli
-from dpp2.orchestrator.catalogue import MEANINGS
+from dpp2.orchestrator.meanings import MEANINGS
 from dpp2.privacy.section import PrivacySection
 from dpp2.schema import Section
 

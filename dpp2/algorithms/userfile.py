@@ -1,4 +1,4 @@
-"""`algorithm.name = "file"`: a method of the user's own (see `usermethod`), from a Python file or from this program.
+"""A method of the user's own (see `usermethod`), from a Python file or from this program: `algorithm.name = "file"`.
 
 The file counts by its content: its digest is part of the experiment's, a resolved experiment says which it was
 (`sha256`), and another file in its place is refused, at nodes, in a resumed run and in an audit alike. Every process

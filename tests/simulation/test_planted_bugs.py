@@ -250,7 +250,15 @@ BUGS: dict[Callable[[Patch], None], tuple[int, str]] = {  # with the most schedu
 }
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+_MANY = 500  # schedules, which take long
+
+
+def _marked() -> list[Any]:
+    rare = [bug for bug, (most, _) in BUGS.items() if most >= _MANY]
+    return [pytest.param(bug, marks=[pytest.mark.slow] if bug in rare else [], id=bug.__name__) for bug in BUGS]
+
+
+@pytest.mark.parametrize("bug", _marked())
 def test_a_planted_bug_is_found(bug: Callable[[Patch], None], monkeypatch: Patch) -> None:
     most, said = BUGS[bug]
     bug(monkeypatch)

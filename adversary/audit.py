@@ -56,6 +56,7 @@ class PrivacyCost:
     paper_rounds: Array
     paper_log10: Array
     notes: tuple[str, ...]
+    uncovered: str | None = None  # why the run itself found ε = ∞, whatever the formula says
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def audit(
     heard = intercepted(run, attacker)
     truth = Truth.load(run) if (run / "truth.npz").is_file() else None
     _check_truth(run, truth, heard.observation)
-    view, rounds = None, _rounds(run, heard.observation)
+    view, (rounds, why_infinite) = None, _told(run, heard.observation)
     if heard.observation is not None:
         view = attacker.view(heard.observation, public_knowledge(experiment, heard.observation), truth)
     done = _attempts(attacks, view, truth, note)
@@ -123,7 +124,7 @@ def audit(
         truth=truth,
         findings=tuple(one for one in done if isinstance(one, Finding)),
         skipped=tuple(one for one in done if isinstance(one, Skipped)),
-        cost=_cost(account, rounds),
+        cost=_cost(account, rounds, why_infinite),
         game=_game(account, experiment, rounds, note) if game else None,
         noise=_noise(experiment, view.observation if view else None, rounds),
         verdicts=(),
@@ -191,17 +192,18 @@ def _leaks(path: Path) -> tuple[str, ...]:
         raise BadInput("RUN", str(path), "a ciphertext.json as `dpp2 tap decode` writes it") from None
 
 
-def _rounds(run: Path, observation: Observation | None) -> int:
-    """Rounds that were run: a tap may have missed some, and ε counts them all."""
+def _told(run: Path, observation: Observation | None) -> tuple[int, str | None]:
+    """Rounds that were run (a tap may have missed some, and ε counts them all), and why the run has no finite ε."""
     path = run / "privacy.json"
     if path.is_file():
         try:
-            return int(json.loads(path.read_text(encoding="utf-8"))["rounds"])
-        except (OSError, ValueError, KeyError, TypeError):
+            said = json.loads(path.read_text(encoding="utf-8"))
+            return int(said["rounds"]), said.get("reason")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BadInput("RUN", str(path), "an intact privacy.json") from None
     if observation is None:
         raise BadInput("RUN", str(run), "a finished run with privacy.json in it")
-    return observation.first + observation.shape[0]
+    return observation.first + observation.shape[0], None
 
 
 def _account(experiment: Experiment) -> Account | Unsupported:
@@ -212,14 +214,15 @@ def _account(experiment: Experiment) -> Account | Unsupported:
         return Unsupported(f"the objectives cannot be built again ({refused})")
 
 
-def _cost(account: Account | Unsupported, rounds: int) -> PrivacyCost:
+def _cost(account: Account | Unsupported, rounds: int, why_infinite: str | None) -> PrivacyCost:
     if isinstance(account, Unsupported):
         return PrivacyCost(rounds, account, account, account, np.empty(0), np.empty(0), ())
     counts = np.unique(np.geomspace(1, max(rounds, 1), _PAPER_POINTS).astype(int))
     claims = [account.paper_epsilon(int(count)) for count in counts]
     paper = [claim.log10 if isinstance(claim, PaperEpsilon) else np.nan for claim in claims]
     spent, claimed, curve = account.epsilon(rounds), account.paper_epsilon(rounds), account.curve(max(rounds, 1))
-    return PrivacyCost(rounds, spent, claimed, curve, counts.astype(float), np.array(paper), account.notes)
+    uncovered = why_infinite if isinstance(spent, Epsilon) and np.isfinite(spent.log10) else None
+    return PrivacyCost(rounds, spent, claimed, curve, counts.astype(float), np.array(paper), account.notes, uncovered)
 
 
 def _noise(experiment: Experiment, observation: Observation | None, rounds: int) -> dict[str, Array]:
@@ -252,7 +255,7 @@ def _evidence(report: AuditReport) -> Evidence:
         epsilon=report.cost.epsilon,
         paper_epsilon=report.cost.paper_epsilon,
         game=report.game,
-        void=_void(report.experiment),
+        void=[*_void(report.experiment), *([report.cost.uncovered] if report.cost.uncovered else [])],
     )
 
 

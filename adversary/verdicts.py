@@ -100,7 +100,8 @@ def _persists(claim: str, evidence: Evidence) -> Verdict:
         return Verdict(claim, None, evidence.unscored)
     left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
     if evidence.noise_left > _GONE:
-        return Verdict(claim, None, f"{left}: this run ends before the noise has gone")
+        lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
+        return Verdict(claim, None, f"{left}: {lasting}")
     broken = _recovered(evidence, "x") or _recovered(evidence, "gradient")
     said = f"{left}; x_i {recovery(evidence, 'x')}; ∇f_i {recovery(evidence, 'gradient')}"
     return Verdict(claim, not broken, said)
@@ -117,7 +118,8 @@ def _dp(claim: str, evidence: Evidence) -> Verdict:
         return Verdict(claim, None, f"no ε can be given: {spent.reason}")
     if spent.log10 == math.inf:
         return Verdict(claim, False, f"ε = ∞: {spent.reason}")
-    said = f"ε = {amount(spent)} by the exact account, {amount(claimed)} by the paper's Theorem 3"
+    paper = f"does not apply ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
+    said = f"ε = {amount(spent)} by the exact account; the paper's Theorem 3 {paper}"
     proven = played.bound.value if isinstance(played, GameResult) else 0.0
     if isinstance(played, GameResult):
         said += f"; the distinguishing game proves ε ≥ {proven:.3g} at confidence {percent(played.bound.confidence)}"

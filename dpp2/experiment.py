@@ -27,6 +27,7 @@ from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
 from dpp2.problems.base import Objective, clip_records
 from dpp2.schema import Section, Table, parse_kind, parse_section
+from dpp2.shipped import experiment_file, shipped_experiments
 from dpp2.topology import TOPOLOGIES, NetworkSection
 
 Tables = dict[str, Table]
@@ -120,7 +121,7 @@ class Experiment:
         overrides: Iterable[str] | Mapping[str, Any] = (),
         note: Callable[[str], None] = warnings.warn,
     ) -> Experiment:
-        """From a TOML file (none: the paper's experiment) with overrides on top.
+        """From a TOML file, or a shipped experiment by its name (none: the paper's), with overrides on top.
 
         Overrides are "section.key=value" strings, the value being TOML or a bare word, or a mapping
         {"section.key": value}. One that picks another kind (algorithm.name, network.topology, problem.name) drops what
@@ -129,7 +130,8 @@ class Experiment:
         given = _tabled(overrides)
         if path is None:
             return cls.parse(given)
-        read, dropped = fitted(_placed(_read(Path(path)), given, Path(path).parent), given)
+        file = experiment_file(path)
+        read, dropped = fitted(_placed(_read(file), given, file.parent), given)
         if dropped:
             note(f"another kind was chosen, so these of {path} are left out: {', '.join(dropped)}")
         return cls.parse(_over(read, given))
@@ -277,7 +279,8 @@ def _read(path: Path) -> Tables:
     except UnicodeDecodeError:
         raise BadInput("FILE", str(path), "a TOML file in UTF-8") from None
     except OSError as error:
-        raise BadInput("FILE", str(path), f"a readable TOML file ({error.strerror})") from None
+        shipped = f"; `{path.stem}` alone is the shipped one" if path.stem in shipped_experiments() else ""
+        raise BadInput("FILE", str(path), f"a readable TOML file ({error.strerror}{shipped})") from None
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # plain ValueError: an integer of thousands of digits

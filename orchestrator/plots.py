@@ -15,7 +15,7 @@ from dpp2.drawing import draw_convergence, positive
 from dpp2.privacy import PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.plans import AnyPlans
-from dpp2.store.files import write_whole
+from dpp2.store.files import PRIVATE, PUBLIC, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +32,8 @@ class Band:
 
 
 def convergence(result: Result, path: Path) -> None:
-    """Gap, consensus and stationarity against the round."""
-    _save(lambda axes: draw_convergence(result, axes), path)
+    """Gap, consensus and stationarity against the round: for the owner of the run, since no ε covers them."""
+    _save(lambda axes: draw_convergence(result, axes), path, PRIVATE)
 
 
 def epsilon(account: Account, rounds: int, path: Path) -> None:
@@ -98,7 +98,7 @@ def curves(lines: Sequence[Band], title: str, path: Path) -> None:
     _save(draw, path)
 
 
-def _save(draw: Callable[[Axes], None], path: Path) -> None:
+def _save(draw: Callable[[Axes], None], path: Path, mode: int = PUBLIC) -> None:
     # Imported here: pyplot takes a second to load and most commands never draw. Agg needs no screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -108,4 +108,4 @@ def _save(draw: Callable[[Axes], None], path: Path) -> None:
     axes = figure.add_subplot()
     axes.grid(alpha=0.3)
     draw(axes)
-    write_whole(path, lambda file: figure.savefig(file, dpi=120, format="png"))
+    write_whole(path, lambda file: figure.savefig(file, dpi=120, format="png"), mode)

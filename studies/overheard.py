@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ class Overheard:
     epsilon: float | None
     log10_epsilon: float | None
     log2_delta: float | None
+    uncovered: str | None  # why ε is ∞ on a real computer, if it is
+    problem: str
     gap_initial: float
     gap: float
     curator: float | None  # of somebody trusted, at the same ε; None where the algorithm has no such counterpart
@@ -40,6 +42,12 @@ class Overheard:
     @property
     def spent(self) -> str:
         """ε as people read it, with a δ_dp that counts."""
+        if self.uncovered:
+            return f"∞ ({self._formula})"
+        return self._formula
+
+    @property
+    def _formula(self) -> str:
         if self.log10_epsilon is None:
             return "∞ or unknown"
         if self.epsilon is None:
@@ -63,6 +71,16 @@ class Overheard:
 HEAD = ("method", "ε", "gap at x⁰", "at end", "curator", "gradients overheard")
 
 
+def remarks(rows: Sequence[Overheard]) -> Iterator[str]:
+    """What a reader of the table must know to compare its lines."""
+    for row in rows:
+        if row.uncovered:
+            yield f"{row.algorithm}: ε = ∞, because {row.uncovered}; in brackets what the formula says"
+    if len({row.problem for row in rows}) > 1:
+        where = ", ".join(f"{row.algorithm} on {row.problem}" for row in rows)
+        yield f"not the same problem, so gaps of different lines do not compare: {where}"
+
+
 def overheard(path: Path) -> Overheard:
     """Of a run that `dpp2 audit` has looked at."""
     run = RunDirectory.open(path).path
@@ -74,6 +92,8 @@ def overheard(path: Path) -> Overheard:
         epsilon=audit["epsilon"],
         log10_epsilon=audit["log10_epsilon"],
         log2_delta=audit["log2_delta"],
+        uncovered=audit["uncovered"],
+        problem=_problem(experiment),
         gap_initial=float(gap[0]),
         gap=float(gap[-1]),
         curator=_curator(run, experiment, audit["epsilon"]),
@@ -82,10 +102,16 @@ def overheard(path: Path) -> Overheard:
     )
 
 
+def _problem(experiment: Experiment) -> str:
+    """Its name, and which labels it has where there is a choice."""
+    labels = experiment.problem.table().get("labels")
+    return f"{experiment.problem.name} with {labels} labels" if labels else experiment.problem.name
+
+
 def _audit(run: Path) -> Mapping[str, Any]:
     try:
         found = json.loads((run / "audit.json").read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("attacks", "epsilon", "log10_epsilon", "log2_delta")}
+        return {key: found[key] for key in ("attacks", "epsilon", "log10_epsilon", "log2_delta", "uncovered")}
     except (OSError, ValueError, KeyError, TypeError):
         raise BadInput(
             "RUN", str(run), "a run that `dpp2 audit` has looked at: audit.json is missing or damaged"

@@ -97,6 +97,7 @@ class AuditDocument(AttacksDocument):
     epsilon: float | None
     log10_epsilon: float | None
     log2_delta: float | None
+    uncovered: str | None
     reason: str | None
     paper_epsilon: float | None
     paper_log10_epsilon: float | None
@@ -126,6 +127,7 @@ def document(report: AuditReport) -> AuditDocument:
         epsilon=spent,
         log10_epsilon=log10,
         log2_delta=_log2_delta(report.cost.epsilon),
+        uncovered=report.cost.uncovered,
         reason=reason,
         paper_epsilon=claimed,
         paper_log10_epsilon=claimed_log10,

@@ -69,6 +69,8 @@ def _came_back(report: AuditReport, what: str) -> str:
     if found is None:
         return f"No attack that applies here gives an estimate of the {name}."
     attack, error = found
+    if what == "x" and report.experiment.algorithm.result_is_covered:
+        return f"The {name} are no secret of this algorithm: its messages give them away, and ε counts that."
     if error <= RECOVERED:
         return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack.name} attack."
     return f"The {name} were not recovered by these attacks: the closest, {attack.name}, is off by {100 * error:.0f} %."

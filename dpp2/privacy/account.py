@@ -33,6 +33,7 @@ class Note:
     kind: Literal[
         "seed",
         "telemetry",
+        "metrics",
         "smoothness",
         "solution",
         "start",
@@ -239,6 +240,8 @@ def _remarks(experiment: Experiment) -> Iterator[Note]:
         yield Note("smoothness", outside)
     if experiment.run.start not in ("normal", "zero"):
         yield Note("start", "run.start is a file: whatever data its x⁰ was made from are outside ε")
+    if isinstance(experiment.run.seed, str) and experiment.run.telemetry != "full":
+        yield Note("metrics", "the gap, metrics.csv, the plot and the checkpoint are outside ε: keep them to yourself")
     yield from _on_computers(experiment)
     if (looked := experiment.problem.looked_at()) is not None:
         yield Note("data", looked)

@@ -126,6 +126,7 @@ def _print(report: AuditReport, path: Path) -> None:
         console.print(f"• {sentence}")
     for verdict in report.verdicts:
         word = {True: "held", False: "DID NOT HOLD", None: "not judged"}[verdict.held]
+        word = "IN NAME ONLY" if verdict.in_name else word
         console.print(f"{word}: {verdict.claim} — {verdict.evidence}")
     console.print(f"details in {path / 'audit.json'}, the page to read is {path / 'report.html'}")
 

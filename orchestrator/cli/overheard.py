@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpp2.orchestrator.cli.app import Json, app, examples
-from dpp2.orchestrator.output import print_json, print_table
+from dpp2.orchestrator.output import print_json, print_notes, print_table
 
 
 @app.command("overheard", epilog=examples("dpp2 overheard runs/demo runs/demo-tier-three"))
@@ -18,10 +18,11 @@ def overheard_command(
     json: Json = False,
 ) -> None:
     """Audited runs side by side: what each one cost, how far it came, and what an eavesdropper recovered."""
-    from dpp2.studies.overheard import HEAD, overheard
+    from dpp2.studies.overheard import HEAD, overheard, remarks
 
     rows = [overheard(run) for run in runs]
     if json:
         print_json({"runs": [{**asdict(row), "recovered": row.recovered} for row in rows]})
     else:
         print_table(HEAD, [row.cells() for row in rows], narrow=True)
+        print_notes(remarks(rows))

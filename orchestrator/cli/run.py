@@ -16,7 +16,7 @@ from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_
 from dpp2.orchestrator.cli.watch import Watch, page_opener
 from dpp2.orchestrator.output import console, errors, print_json, print_notes, progress_bar
 from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress
-from dpp2.privacy import Epsilon
+from dpp2.privacy import Epsilon, Unsupported
 from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
 
@@ -188,7 +188,9 @@ def _print_summary(finished: FinishedRun) -> None:
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
     )
     own = result.experiment.algorithm.papers_own
-    claimed = f" (the paper's Theorem 3 says {result.privacy.paper_epsilon})" if own else ""
+    paper = result.privacy.paper_epsilon
+    says = f"does not apply: {paper.reason}" if isinstance(paper, Unsupported) else f"says {paper}"
+    claimed = f" (the paper's Theorem 3 {says})" if own else ""
     spent = result.privacy.epsilon
     tail = f", with δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail else ""
     console.print(f"ε spent by the worst-off agent: {spent}{tail}{claimed}")
@@ -234,7 +236,8 @@ def _of_conditions(result: Result) -> Iterator[str]:
     if failing:
         tightest = next((c for c in reversed(failing) if c.right > 0), failing[-1])
         yield (
-            f"{len(failing)} of the paper's {len(result.conditions)} sufficient conditions do not hold "
+            f"{len(failing)} of the paper's {len(result.conditions)} sufficient conditions "
+            f"{'does' if len(failing) == 1 else 'do'} not hold "
             f"(such as {tightest.name}: {tightest.left:.3g} against {tightest.right:.3g}); "
             "convergence is then observed, not proved"
         )

@@ -202,8 +202,8 @@ def test_without_a_file_it_is_the_paper() -> None:
 
 def test_records_that_do_not_fit_in_memory(tmp_path: Path, dpp2: Call) -> None:
     """A hundred thousand rounds of 2,000 numbers for 2,000 agents: 19 TB, refused before anything is written."""
-    wanted = ("network.agents=2000", "problem.dimension=2000", "run.rounds=100000")
-    wanted = ("network.topology=ring", "problem.name=quadratic", *wanted)
+    large = ("network.agents=2000", "problem.dimension=2000", "run.rounds=100000")
+    wanted = ("network.topology=ring", "problem.name=quadratic", *large)
     ended = dpp2("run", "--out", tmp_path / "run", *(word for key in wanted for word in ("--set", key)))
     assert (ended.code, ended.out) == (2, "")
     said = ended.err.splitlines()[-1]  # after a heartbeat, where the machine is busy

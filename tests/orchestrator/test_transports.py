@@ -17,7 +17,6 @@ from dpp2.experiment import TRANSPORTS
 from dpp2.orchestrator.transports.base import ClusterShape, transport_of
 
 ROOT = Path(__file__).parent.parent.parent
-ROOMS = ("dpp2", "store", "node", "orchestrator", "adversary", "studies")
 STRIDES = '''
 """Two rounds at a time, and then a word."""
 
@@ -42,9 +41,10 @@ TRANSPORT: Transport = Strides()
 
 
 def test_a_new_transport_is_one_file_and_one_entry(tmp_path: Path) -> None:
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "orchestrator" / "transports" / "strides.py").write_text(STRIDES)
+    shutil.copytree(
+        ROOT / "dpp2", tmp_path / "dpp2", ignore=shutil.ignore_patterns("__pycache__")
+    )  # links are followed
+    (tmp_path / "dpp2" / "orchestrator" / "transports" / "strides.py").write_text(STRIDES)
     names = tmp_path / "dpp2" / "experiment.py"
     names.write_text(
         re.sub(r"^TRANSPORTS = .*$", f"TRANSPORTS = {(*TRANSPORTS, 'strides')}", names.read_text(), flags=re.M)

@@ -97,7 +97,7 @@ def _with_scales(experiment: Experiment, section: Dpp3Section, graph: Graph) -> 
 
 def _with_holders(noise: Dpp3Noise, graph: Graph, colluders: int | list[list[int]]) -> Dpp3Noise:
     N, edge = graph.agents, noise.edge_scales(len(graph.edges))
-    c = colluders if isinstance(colluders, int) else max((len(one) for one in colluders), default=0)
+    c = colluders if isinstance(colluders, int) else max(len({*one}) for one in colluders)
     if noise.quorum is not None or not edge.all():
         return noise.updated(holders=list(range(N)))
     found = cuts(noise.network(graph), c, affordable(graph))

@@ -64,6 +64,8 @@ def worst_of(network: NoiseNetwork, sets: Iterable[Sequence[int]]) -> WorstCase:
         for agent in colluders:
             if not 0 <= agent < network.agents:
                 raise BadInput("privacy.colluders", list(colluders), f"agents from 0 to {network.agents - 1}")
+        if len(set(colluders)) == network.agents:
+            raise BadInput("privacy.colluders", list(colluders), "sets that leave somebody honest")
         search.offer(tuple(sorted(colluders)), exposures(network, colluders))
     return search.result()
 

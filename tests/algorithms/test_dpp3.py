@@ -161,6 +161,13 @@ def test_more_colluders_need_more_noise_and_too_many_sets_are_refused_in_words()
     assert isinstance(named.account.epsilon(1), Epsilon)
 
 
+@pytest.mark.parametrize("named", [[], [[0, 1], [*range(8)]]])
+def test_named_sets_must_name_somebody_and_leave_somebody_honest(named: list[list[int]]) -> None:
+    with pytest.raises(BadInput, match=r"privacy\.colluders"):
+        small(privacy__colluders=named).resolve()
+    assert run(small(privacy__colluders=[[]], run__rounds=2)).rounds == 2  # nobody colludes
+
+
 def test_ledgers_keep_it_and_runs_add_up() -> None:
     (mechanism, *_) = Simulation(ring()).account.mechanisms
     assert isinstance(mechanism, CancellingReleases)

@@ -106,6 +106,10 @@ def test_refuses_an_agent_that_does_not_exist_and_a_set_of_everybody() -> None:
         worst_of(paper(), [range(50)])
 
 
+def test_without_edge_noise_nobody_is_cut_off_and_no_edge_would_help() -> None:
+    assert cuts(NoiseNetwork.of("gaussian", edges_of(nx.path_graph(4)), np.ones(4), 0.0), 1) == []
+
+
 def test_large_networks_are_searched_by_updates() -> None:
     """300 inverses of 300 × 300 become one: no refusal."""
     ring = edges_of(nx.circulant_graph(300, [1, 2, 3]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ def test_calibrate_looks_at_the_agent_that_pays_most(dpp2: Call, solve: str, tmp
     spent = strict(dpp2("privacy", "epsilon", *sets, *settings, "--json").out)
     assert spent["epsilon"] == pytest.approx(found["epsilon"])
     assert spent["epsilon"] <= 4
+    first, *_ = json.loads(dpp2("privacy", "colluders", *sets, "--most", "0", "--json").out)
+    assert first["weakest"][0]["agent"] == 0
 
 
 def test_calibrate_says_what_it_cannot_do(dpp2: Call) -> None:

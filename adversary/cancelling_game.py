@@ -143,7 +143,7 @@ class PureTradeOff:
         positives = betainc(least, G - least + 1, wrong)
         negatives = betainc(G - least + 1, least, wrong)
         rates = np.concatenate([[0.0], positives[::-1], [1.0]]), np.concatenate([[1.0], negatives[::-1], [0.0]])
-        return np.interp(false_positive, *rates)
+        return np.asarray(np.interp(false_positive, *rates))
 
 
 def log_density(y: Array, shape: float) -> Array:

@@ -16,6 +16,8 @@ difference of two Gamma(a) variates of scale s, where a is the number of honest 
 
 and v = (δ, 0, …, 0) shifts it. So the likelihood ratio of the sum is exact, and for a = 1 its curve is that of Laplace
 mechanisms. What edges tell beside the sum is not used: their noise is `ratio` times as large, and so is what is missed.
+This pair spends 1/√d of the pure ε, which covers the ℓ1-worst direction, too. So in d dimensions no account is caught
+that understates ε by less than √d.
 
 *Mixing rounds* release nothing, so none are played: T = 1 here. Many trials are one run, a column for each.
 """
@@ -27,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, kve, ndtr, ndtri
+from scipy.special import betainc, betaincinv, expit, kve, ndtr, ndtri
 
 from dpp2.adversary.bounds import LowerBound, Trials, lower_bound
 from dpp2.algorithms.base import AgentContext, EdgeKey
@@ -65,7 +67,8 @@ class CancellingGame:
         worst = worst_exposures(network.in_units(), experiment.privacy.colluders)
         if isinstance(worst, Unsupported):
             return worst
-        victim = worst.weakest(1)[0]
+        honest = np.flatnonzero(~np.isnan(worst.exposure)).tolist()
+        victim = max(honest, key=lambda agent: (releases[agent].cost(), worst.exposure[agent]))
         mechanism = releases[victim]
         if math.isinf(mechanism.cost()):
             return Unsupported(f"{mechanism.why_infinite()}: the two objectives are told apart with certainty")
@@ -125,14 +128,22 @@ class GaussianTradeOff:
 
 @dataclass(frozen=True)
 class PureTradeOff:
-    """The same of any test under a pure ε."""
+    """The same of any test on so many releases that cost ε together, each the same share of it, pure.
+
+    Of all such releases randomised response tells most, also composed (Kairouz, Oh and Viswanath 2015): every answer is
+    true with the odds e^{ε/G}, and the test counts them. Points in between are convex combinations.
+    """
 
     epsilon: float
+    releases: int = 1
 
     def trade_off(self, false_positive: Array, points: int = 0) -> Array:
-        alpha = np.asarray(false_positive)
-        lines = np.maximum(1 - math.exp(self.epsilon) * alpha, math.exp(-self.epsilon) * (1 - alpha))
-        return np.asarray(np.maximum(lines, 0.0))
+        G, wrong = self.releases, float(expit(-self.epsilon / self.releases))
+        least = np.arange(1, G + 1)  # so many answers "1" at least, and the test says 1
+        positives = betainc(least, G - least + 1, wrong)
+        negatives = betainc(G - least + 1, least, wrong)
+        rates = np.concatenate([[0.0], positives[::-1], [1.0]]), np.concatenate([[1.0], negatives[::-1], [0.0]])
+        return np.asarray(np.interp(false_positive, *rates))
 
 
 def log_density(y: Array, shape: float) -> Array:

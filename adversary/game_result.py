@@ -52,6 +52,7 @@ class GameResult:
     bounds: tuple[LowerBound, ...]  # one per stop, each at its own confidence
     trade_off: TradeOff
     prediction: Prediction | Unsupported
+    refuted: bool  # the account claims less than was proven
     caught: float  # an ε understated by this factor, or more, would have been found out
 
     @property
@@ -78,7 +79,10 @@ def game_result(account: Account, experiment: Experiment, rounds: int) -> GameRe
     curve = trade_off(played[-1], CONFIDENCE)
     bounds = tuple(lower_bound(one, CONFIDENCE) for one in played)
     caught = smallest_caught(curve, lambda factor: _claimed(game, factor), game.epsilon, bounds[-1].value)
-    return GameResult(game, trials, tuple(stops), bounds, curve, _prediction(game, curve), caught)
+    prediction = _prediction(game, curve)
+    beaten = isinstance(prediction, Prediction) and not prediction.keeps
+    refuted = beaten or bounds[-1].value > game.epsilon
+    return GameResult(game, trials, tuple(stops), bounds, curve, prediction, refuted, caught)
 
 
 def _claimed(game: Game, factor: float) -> PrivacyProfile | Unsupported:
@@ -104,21 +108,22 @@ def _cancelling_result(
     bounds = tuple(proven(game, one, CONFIDENCE) for one in played)
     shown = tuple((g - 1) * game.mechanism.mixings + 1 for g in stops)
     caught = smallest_caught(curve, lambda factor: _claimed_by(game, factor), game.epsilon, bounds[-1].value)
-    return GameResult(game, trials, shown, bounds, curve, _exact_prediction(game, curve), caught)
+    refuted = bounds[-1].value > game.epsilon or not curve.keeps(_claimed_by(game, 1.0))
+    return GameResult(game, trials, shown, bounds, curve, _exact_prediction(game, curve), refuted, caught)
 
 
-def _claimed_by(game: CancellingGame, factor: float) -> Curve | Unsupported:
-    """The account with ε as many times smaller: μ that goes with it, or the sum under so many times the noise."""
+def _claimed_by(game: CancellingGame, factor: float) -> Curve:
+    """What an account admits that says ε/factor."""
     if game.gaussian:
         return GaussianTradeOff(gdp.mu_at(game.epsilon / factor, game.mechanism.delta))
-    return _sum_curve(game, factor)
+    return PureTradeOff(game.epsilon / factor, game.gradient_rounds)
 
 
-def _sum_curve(game: CancellingGame, factor: float = 1.0) -> Curve | Unsupported:
+def _sum_curve(game: CancellingGame) -> Curve | Unsupported:
     if game.shape != 1:
         return Unsupported(_NO_CURVE)
     try:
-        return laplace_profile(game.shift / factor, game.gradient_rounds)
+        return laplace_profile(game.shift, game.gradient_rounds)
     except BadInput as missing:  # dp-accounting is an extra
         return Unsupported(str(missing))
 
@@ -127,9 +132,7 @@ def _exact_prediction(game: CancellingGame, curve: TradeOff) -> Prediction | Uns
     pair = GaussianTradeOff(game.mu) if game.gaussian else _sum_curve(game)
     if isinstance(pair, Unsupported):
         return pair
-    account: Curve = PureTradeOff(game.epsilon)
-    if game.gaussian:
-        account = GaussianTradeOff(game.mechanism.cost() * math.sqrt(game.gradient_rounds))
+    account = _claimed_by(game, 1.0)
     rates = (pair.trade_off(_CURVE), account.trade_off(_CURVE))
     return Prediction(_CURVE, *rates, agrees=curve.agrees(pair), keeps=curve.keeps(account))
 

@@ -66,7 +66,7 @@ class GameDocument:
     false_positive: Numbers
     false_negative: Numbers
     agrees_with_prediction: bool | None
-    within_account: bool | None
+    within_account: bool
     reason: str | None
 
 
@@ -189,7 +189,7 @@ def _game(played: GameResult | Unsupported | None) -> GameDocument | NotPlayed |
         false_positive=_numbers(curve.false_positive),
         false_negative=_numbers(curve.false_negative),
         agrees_with_prediction=agreed.agrees if agreed else None,
-        within_account=agreed.keeps if agreed else None,
+        within_account=not played.refuted,
         reason=prediction.reason if isinstance(prediction, Unsupported) else None,
     )
 

@@ -150,6 +150,8 @@ def _proof(report: AuditReport) -> str:
 
 
 def _sharpness(played: GameResult) -> str:
+    if played.refuted:
+        return "That is more than the account admits: ε is understated."
     if not math.isfinite(played.caught):
         return "So few games would have caught no understatement of ε at all."
     return f"An account that understates ε by a factor of {played.caught:.3g} or more would have been caught."

@@ -69,9 +69,15 @@ def own_scale(experiment: Experiment, noise: CancellingNoise, graph: Graph, grad
         )  # fmt: skip
         if checked.epsilon_of(gradient_rounds, delta) <= target:
             return own
-    raise BadInput(
-        "privacy.budget", target, "an ε that leaves room for what the grid costs; noise.grid may be too coarse"
-    )
+    raise BadInput("privacy.budget", target, _no_scale(target - gradient_rounds * precision))
+
+
+def _no_scale(left: float) -> str:
+    """`left`: of the budget, for the gradients."""
+    if left <= 0:
+        return "an ε that leaves room for what the grid costs; noise.grid may be too coarse"
+    ends = "what is drawn from 80 bits ends at 10.28 σ, and these ends alone would cost more than privacy.delta"
+    return f"a smaller ε, a larger privacy.delta or more gradient rounds: {ends}"
 
 
 def records_of(experiment: Experiment) -> list[int] | None:

@@ -120,11 +120,11 @@ def _gradient_rounds(experiment: Experiment, budget: float) -> Calibrated:
 
 
 def _worst(experiment: Experiment) -> CancellingReleases:
-    """The worst-off agent's releases."""
+    """The worst-off agent's releases: who has few records may pay more than who is hidden worse."""
     agents, dimension = experiment.network.agents, experiment.objective([0]).dimension
     mechanisms = Account.of(experiment, np.zeros(agents), dimension, records_of(experiment)).mechanisms
     known = [one for one in mechanisms if isinstance(one, CancellingReleases)]
     if not known:
         c = experiment.privacy.colluders
         raise BadInput("privacy.colluders", c, f"fewer, or named sets ({mechanisms[0].why_infinite()})")
-    return max(known, key=lambda one: one.exposure)
+    return max(known, key=lambda one: one.cost())

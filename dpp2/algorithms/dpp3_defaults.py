@@ -6,7 +6,7 @@
 | mixings, final_mixings | until 2e-4 of the disagreement is left |
 | gradient_rounds | 20; with Laplace noise 1, and 3 from ε = 5 on; fewer where run.rounds is given and too few |
 | run.rounds | as many as these need |
-| alpha | 2/M̄, and 8/M̄ with privacy.clip; 0.1 where no M̄ is known |
+| alpha | 2/M̄, and 8/M̄ with privacy.clip; 1.5/M̄ for squares under Laplace noise; 0.1 where no M̄ is known |
 | smoothness | M̄ = privacy.smoothness, or else the data's, which is remarked |
 | noise.holders, noise.quorum | Laplace: everybody, in shares of N − c; where c colluders cut somebody off, a few |
 | noise.own | what keeps ε = privacy.budget (none given: 1) at privacy.delta, against privacy.colluders |
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 DISAGREEMENT = 2e-4  # what is left of it after a cycle
 _GRADIENTS, _ALPHA = 20, 0.1
 _STEPS, _STEPS_CLIPPED = 2.0, 8.0  # α·M̄: clipped gradients are short
+_STEPS_SQUARES = 1.5  # a single step of 2/M̄ may end as far behind the answer as it began before it
 
 
 def settled(experiment: Experiment, section: Dpp3Section) -> Experiment:
@@ -76,14 +77,23 @@ def _with_schedule(experiment: Experiment, section: Dpp3Section) -> Dpp3Section:
 
 
 def _with_step(experiment: Experiment, section: Dpp3Section) -> Dpp3Section:
-    M, steps = section.smoothness, _STEPS if experiment.privacy.clip is None else _STEPS_CLIPPED
+    M = section.smoothness
     if M is None and experiment.privacy.smoothness is not None:
         M = experiment.privacy.smoothness
     if M is None:
         M = float(experiment.objective().smoothness.max())
         section = section.updated(smoothness_from_data=True)
     M = M if np.isfinite(M) else 0.0  # nobody knows: no shrinkage either
-    return section.updated(smoothness=M, alpha=section.alpha or (steps / M if M else _ALPHA))
+    return section.updated(smoothness=M, alpha=section.alpha or (_steps(experiment) / M if M else _ALPHA))
+
+
+def _steps(experiment: Experiment) -> float:
+    """α·M̄"""
+    noise = experiment.noise
+    assert isinstance(noise, Dpp3Noise)
+    if noise.kind == "laplace" and experiment.problem.steep_everywhere:
+        return _STEPS_SQUARES
+    return _STEPS if experiment.privacy.clip is None else _STEPS_CLIPPED
 
 
 def _with_scales(experiment: Experiment, section: Dpp3Section, graph: Graph) -> Dpp3Noise:
@@ -97,7 +107,7 @@ def _with_scales(experiment: Experiment, section: Dpp3Section, graph: Graph) -> 
 
 def _with_holders(noise: Dpp3Noise, graph: Graph, colluders: int | list[list[int]]) -> Dpp3Noise:
     N, edge = graph.agents, noise.edge_scales(len(graph.edges))
-    c = colluders if isinstance(colluders, int) else max((len(one) for one in colluders), default=0)
+    c = colluders if isinstance(colluders, int) else max(len({*one}) for one in colluders)
     if noise.quorum is not None or not edge.all():
         return noise.updated(holders=list(range(N)))
     found = cuts(noise.network(graph), c, affordable(graph))
@@ -108,7 +118,13 @@ def _with_holders(noise: Dpp3Noise, graph: Graph, colluders: int | list[list[int
 
 def remarks(experiment: Experiment) -> Iterator[str]:
     """What belongs beside every ε of a run."""
+    from dpp2.algorithms.dpp3 import Dpp3Section
+
     yield from cancelling_scales.remarks(experiment)
-    if getattr(experiment.algorithm, "smoothness_from_data", None):
+    section, rounds = experiment.algorithm, experiment.run.rounds
+    assert isinstance(section, Dpp3Section)
+    if rounds < section.rounds:
+        yield f"run.rounds = {rounds} ends before round {section.rounds}, when all is mixed, averaged and shrunk"
+    if section.smoothness_from_data:
         rests = "algorithm.alpha and the shrinkage rest on M̄ of all agents' data"
         yield f"{rests}, which is outside ε: declare privacy.smoothness"

@@ -64,6 +64,8 @@ def worst_of(network: NoiseNetwork, sets: Iterable[Sequence[int]]) -> WorstCase:
         for agent in colluders:
             if not 0 <= agent < network.agents:
                 raise BadInput("privacy.colluders", list(colluders), f"agents from 0 to {network.agents - 1}")
+        if len(set(colluders)) == network.agents:
+            raise BadInput("privacy.colluders", list(colluders), "sets that leave somebody honest")
         search.offer(tuple(sorted(colluders)), exposures(network, colluders))
     return search.result()
 
@@ -176,7 +178,12 @@ class Cut:
 
 
 def cuts(network: NoiseNetwork, count: int, most: int = 20_000) -> list[Cut] | Unsupported:
-    """The sets of `count` colluders that cut somebody off, those that cut off most agents first."""
+    """The sets of `count` colluders that cut somebody off, those that cut off most agents first.
+
+    None where no edge has noise: there nobody hides behind others, and no edge would help.
+    """
+    if not network.edge.any():
+        return []
     sets = math.comb(network.agents, count)
     if sets > most:
         return Unsupported(f"there are {sets:.3g} sets of {count} agents, and at most {most} are tried")

@@ -37,7 +37,7 @@ class PrivacySection(Section):
             raise BadInput("privacy.feature_bound", None, needed)
         if self.adjacency != "record" and given:
             raise BadInput(f"privacy.{given[0]}", bounds[given[0]], 'adjacency = "record" beside it')
-        if isinstance(self.colluders, int) and self.colluders < 0:
+        if self.colluders == [] or (isinstance(self.colluders, int) and self.colluders < 0):
             raise BadInput("privacy.colluders", self.colluders, "a whole number ≥ 0, or a list of sets of agents")
         if len(given) == 2:
             raise BadInput("privacy.clip", self.clip, "nothing beside privacy.feature_bound: either bounds a record")

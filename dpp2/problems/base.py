@@ -153,6 +153,11 @@ class ProblemSection(Section):
         """
         return self.resolve(agents)
 
+    @property
+    def steep_everywhere(self) -> bool:
+        """Whether the whole objective is about as steep as M̄, and not its steepest place alone: squares are."""
+        return self.affine_gradient
+
     def looked_at(self) -> str | None:
         """What of the objectives was computed from all agents' data, in a sentence; None if nothing was."""
         return None

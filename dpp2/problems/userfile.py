@@ -55,6 +55,10 @@ class FileSection(ProblemSection):
         defaults = self._defaults()
         return self.updated(**{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
+    @property
+    def steep_everywhere(self) -> bool:
+        return self.loss == "least-squares"
+
     def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
         """One Python file makes the objectives of all agents, a different one for each."""
         return super().data_identity(agent, agents, outside) + (b" %d" % agent if self._is_code() else b"")

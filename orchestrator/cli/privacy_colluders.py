@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from dpp2 import BadInput
@@ -15,7 +16,8 @@ from dpp2.orchestrator.cli.privacy_documents import spoken
 from dpp2.orchestrator.output import console, print_json, print_notes, print_table
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
-from dpp2.privacy.cancelling_releases import worst_exposures
+from dpp2.privacy.account import Account
+from dpp2.privacy.cancelling_releases import CancellingReleases, worst_exposures
 from dpp2.privacy.colluders import Cut, WorstCase, cuts, with_remedy
 from dpp2.privacy.correlated import NoiseNetwork
 
@@ -56,15 +58,18 @@ def colluders(
 
 def _row(prepared: PreparedRun, network: NoiseNetwork, count: int) -> Row:
     experiment = prepared.experiment.with_setting("privacy.colluders", count)
-    spent = PreparedRun.resolved(experiment, prepared.secrets).account().epsilon(experiment.run.rounds)
-    worst = worst_exposures(network, count)
-    return Row(count, spent, _weakest(worst), _cuts(network, count))
+    account = PreparedRun.resolved(experiment, prepared.secrets).account()
+    weakest = _weakest(worst_exposures(network, count), account)
+    return Row(count, account.epsilon(experiment.run.rounds), weakest, _cuts(network, count))
 
 
-def _weakest(worst: WorstCase | Unsupported) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _weakest(worst: WorstCase | Unsupported, account: Account) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Those who pay most: who has few records may be hidden well and still be the weakest."""
     if isinstance(worst, Unsupported):
         return ()
-    return tuple((agent, worst.colluders[agent]) for agent in worst.weakest(_WEAKEST))
+    moved = np.array([one.adjacency for one in account.mechanisms if isinstance(one, CancellingReleases)])
+    paying = replace(worst, exposure=worst.exposure * moved)
+    return tuple((agent, worst.colluders[agent]) for agent in paying.weakest(_WEAKEST))
 
 
 def _cuts(network: NoiseNetwork, count: int) -> tuple[Cut, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from scipy.integrate import quad
 from dpp2 import Experiment
 from dpp2.adversary import game_result as results
 from dpp2.adversary.bounds import trade_off
-from dpp2.adversary.cancelling_game import CancellingGame, GaussianTradeOff, log_density, play, proven
+from dpp2.adversary.cancelling_game import CancellingGame, GaussianTradeOff, PureTradeOff, log_density, play, proven
 from dpp2.adversary.game_result import GameResult, Prediction, game_result
 from dpp2.prepared import PreparedRun
-from dpp2.privacy import Unsupported
+from dpp2.privacy import Unsupported, gdp
 from dpp2.privacy.cancelling_releases import CancellingReleases
 from dpp2.privacy.pld import laplace_profile
 
@@ -81,7 +82,41 @@ def test_a_report_says_how_small_an_understatement_it_would_have_caught(monkeypa
     assert found.game.epsilon <= 4.0
     assert 1 < found.caught < 1.5
     assert found.bound.value > 1
+    assert not found.refuted
     assert isinstance(found.prediction, Prediction)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_an_account_that_understates_by_as_much_as_the_report_says_is_refuted(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the same run, and an account that says a little less than ε/caught."""
+    more = {"noise__kind": kind, "noise__quorum": 1} if kind == "laplace" else {}
+    honest = reported(monkeypatch, 3_000_000, **more, problem__dimension=1)
+    settled = experiment(**more, problem__dimension=1)
+    said, cost = honest.game.epsilon, CancellingReleases.cost
+    claimed = said / (1.01 * honest.caught)
+    factor = claimed / said if kind == "laplace" else gdp.mu_at(claimed, 1e-5) / gdp.mu_at(said, 1e-5)
+    monkeypatch.setattr(CancellingReleases, "cost", lambda self: factor * cost(self))
+    planted = game_result(PreparedRun.resolved(settled).account(), settled, settled.run.rounds)
+    assert isinstance(planted, GameResult)
+    assert planted.game.epsilon == pytest.approx(claimed, rel=1e-3)
+    assert planted.refuted
+    assert not honest.refuted
+
+
+def test_randomised_response_is_what_a_pure_epsilon_admits() -> None:
+    """One release: two lines. Three: the best test counts true answers, by enumeration."""
+    alpha, odds = np.linspace(0, 1, 11), np.exp(2.0)
+    lines = np.maximum(np.maximum(1 - odds * alpha, (1 - alpha) / odds), 0)
+    np.testing.assert_allclose(PureTradeOff(2.0).trade_off(alpha), lines, atol=1e-12)
+    p = np.exp(0.5) / (1 + np.exp(0.5))
+    answers = [sum(answer) for answer in product((0, 1), repeat=3)]
+    positive, negative = (
+        sum(q**ones * (1 - q) ** (3 - ones) for ones in answers if (ones >= 2) == is_one)
+        for q, is_one in ((1 - p, True), (p, False))
+    )
+    assert PureTradeOff(1.5, 3).trade_off(np.array([positive]))[0] == pytest.approx(negative)
 
 
 def test_under_shares_of_laplace_noise_the_sum_does_as_well_as_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +128,8 @@ def test_under_shares_of_laplace_noise_the_sum_does_as_well_as_predicted(monkeyp
     assert isinstance(found.prediction, Prediction)
     assert found.prediction.agrees
     assert found.prediction.keeps
-    assert 1 < found.caught <= 1.5
+    assert not found.refuted
+    assert np.sqrt(2) < found.caught <= 3  # in two dimensions this pair spends ε/√2
 
 
 def test_where_several_carry_whole_laplace_noise_their_sum_is_judged_by_its_own_law(

@@ -130,6 +130,17 @@ def test_it_runs_with_its_defaults_on_every_graph(topology: str, kind: str) -> N
     assert all("would help" in note for note in cut)
 
 
+@pytest.mark.parametrize(
+    "more", [("quadratic", {}), ("least-squares", {"privacy.adjacency": "record", "privacy.clip": 99.0})]
+)
+def test_one_gradient_under_laplace_noise_does_not_overshoot_squares(more: tuple[str, dict[str, object]]) -> None:
+    """Hardly any noise, and one step: with 2/M̄ it ends as far from the answer as it began, with 8/M̄ farther."""
+    problem, records = more
+    settings = {"algorithm.name": "dpp3", "network.topology": "complete", "network.agents": 8, "problem.name": problem}
+    result = run(Experiment.load(overrides=settings | {"noise.kind": "laplace", "noise.own": 1e-4} | records))
+    assert result.metrics.gap[-1] < 0.3 * result.metrics.gap[0]
+
+
 def test_somebody_whom_nothing_hides_has_an_infinite_epsilon_and_the_run_goes_on() -> None:
     result = run(small(network__topology="star", noise__kind="laplace", noise__holders=[0], noise__own=1.0))
     assert isinstance(result.privacy.epsilon, Epsilon)
@@ -159,6 +170,25 @@ def test_more_colluders_need_more_noise_and_too_many_sets_are_refused_in_words()
     assert "name sets" in refused.reason
     named = Simulation(small(network__agents=60, privacy__colluders=[[0, 1, 2, 3, 4, 5, 6, 7]], run__rounds=2))
     assert isinstance(named.account.epsilon(1), Epsilon)
+
+
+def test_a_run_that_ends_before_its_schedule_says_so() -> None:
+    early = run(small(algorithm__gradient_rounds=3, algorithm__mixings=4, run__rounds=7))
+    assert "run.rounds = 7 ends before round 16, when all is mixed, averaged and shrunk" in early.privacy.notes
+    assert not any("ends before round" in note for note in run(small(run__rounds=7)).privacy.notes)
+
+
+@pytest.mark.parametrize("named", [[], [[0, 1], [*range(8)]]])
+def test_named_sets_must_name_somebody_and_leave_somebody_honest(named: list[list[int]]) -> None:
+    with pytest.raises(BadInput, match=r"privacy\.colluders"):
+        small(privacy__colluders=named).resolve()
+    assert run(small(privacy__colluders=[[]], run__rounds=2)).rounds == 2  # nobody colludes
+
+
+@pytest.mark.parametrize("more", [{"privacy__delta": 1e-25}, {"privacy__budget": 1000.0}])
+def test_where_the_ends_of_the_noise_cost_too_much_that_is_said(more: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match=r"privacy\.budget = .*: expected a smaller ε, a larger privacy\.delta or more"):
+        small(**more).resolve()
 
 
 def test_ledgers_keep_it_and_runs_add_up() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpp2 import Experiment
@@ -29,6 +31,26 @@ def test_calibrate_solves_and_the_account_agrees(dpp2: Call, solve: str) -> None
     settings = [word for name, value in found["settings"].items() for word in ("--set", f"{name}={value}")]
     spent = strict(dpp2("privacy", "epsilon", *SETS, *settings, "--json").out)
     assert spent["epsilon"] == pytest.approx(found["epsilon"])
+
+
+@pytest.mark.parametrize("solve", ["scale", "ratio", "gradient-rounds"])
+def test_calibrate_looks_at_the_agent_that_pays_most(dpp2: Call, solve: str, tmp_path: Path) -> None:
+    """The hub of a star is hidden best, but one of its three records moves its gradient most."""
+    rng = np.random.default_rng(0)
+    for agent, m in enumerate([3, 60, 60, 60]):
+        drawn = {"features": rng.standard_normal((m, 2)), "labels": rng.choice([-1.0, 1.0], m)}
+        np.savez(tmp_path / f"agent-{agent}.npz", allow_pickle=False, **drawn)
+    given = ("algorithm.name=dpp3", "network.topology=star", "network.agents=4", "noise.own=2.0", "noise.ratio=3.0")
+    records = ("problem.name=file", f"problem.path={tmp_path}", "privacy.adjacency=record", "privacy.clip=1.0")
+    sets = [word for setting in (*given, *records) for word in ("--set", setting)]
+    found = strict(dpp2("privacy", "calibrate", *sets, "--epsilon", "4", "--solve", solve, "--json").out)
+    assert found["feasible"]
+    settings = [word for name, value in found["settings"].items() for word in ("--set", f"{name}={value}")]
+    spent = strict(dpp2("privacy", "epsilon", *sets, *settings, "--json").out)
+    assert spent["epsilon"] == pytest.approx(found["epsilon"])
+    assert spent["epsilon"] <= 4
+    first, *_ = json.loads(dpp2("privacy", "colluders", *sets, "--most", "0", "--json").out)
+    assert first["weakest"][0]["agent"] == 0
 
 
 def test_calibrate_says_what_it_cannot_do(dpp2: Call) -> None:

@@ -99,9 +99,15 @@ def test_somebody_must_be_honest(count: int) -> None:
         worst_case(paper(), count)
 
 
-def test_refuses_an_agent_that_does_not_exist() -> None:
+def test_refuses_an_agent_that_does_not_exist_and_a_set_of_everybody() -> None:
     with pytest.raises(BadInput, match="agents from 0 to 49"):
         worst_of(paper(), [[3, 50]])
+    with pytest.raises(BadInput, match="leave somebody honest"):
+        worst_of(paper(), [range(50)])
+
+
+def test_without_edge_noise_nobody_is_cut_off_and_no_edge_would_help() -> None:
+    assert cuts(NoiseNetwork.of("gaussian", edges_of(nx.path_graph(4)), np.ones(4), 0.0), 1) == []
 
 
 def test_large_networks_are_searched_by_updates() -> None:

@@ -60,10 +60,10 @@ class Chosen:
 class Effort:
     """How many settings are tried and on how many seeds; how many of them again, and on how many seeds in all."""
 
-    tried: int = 24
+    tried: int = 16
     first_seeds: int = 3
-    again: int = 4
-    seeds: int = 12
+    again: int = 3
+    seeds: int = 10
 
 
 @dataclass(frozen=True)

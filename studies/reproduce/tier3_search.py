@@ -6,9 +6,9 @@ and an even filling (Halton) of
     gradient rounds   1 … 60               step       a tenth of DPP³'s default … ten times as much
     slowdown          0 … 20               shrinkage  0 … 100
 
-All are tried on a few seeds; the best of each method, and DPP³'s defaults, on some more; the best mean over all seeds
-wins. Few seeds do not do: a gap varies by its own size from seed to seed, and the luckiest of many settings would win.
-What counts is the held-out accuracy where there is one, and otherwise the gap. All start at 0.
+All are tried on a few seeds; the best of each method on more, and the best of those on many; the best mean wins. DPP³'s
+defaults take part to the end. Few seeds do not do: a gap varies by its own size from seed to seed, and the luckiest of
+many settings would win. What counts is the held-out accuracy where there is one, and otherwise the gap. All start at 0.
 """
 
 from __future__ import annotations
@@ -56,14 +56,16 @@ class Chosen:
     curator: Choice
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How many settings are tried and on how many seeds; how many of them again, and on how many seeds in all."""
+class Stage(NamedTuple):
+    """So many settings of each method are tried, on so many seeds in all."""
 
-    tried: int = 16
-    first_seeds: int = 3
-    again: int = 3
-    seeds: int = 10
+    settings: int
+    seeds: int
+
+
+Effort = Sequence[Stage]
+FULL: Effort = (Stage(16, 4), Stage(4, 12), Stage(2, 36))
+QUICK: Effort = (Stage(4, 1), Stage(1, 2))
 
 
 @dataclass(frozen=True)
@@ -119,35 +121,32 @@ Trying = Callable[[Sequence[SearchJob]], list[Scores]]
 
 def search(settings: Sequence[Setting], effort: Effort, trying: Trying) -> list[Chosen]:
     """The winner of every method, for each row."""
-    seeds = range(FIRST_SEED, FIRST_SEED + effort.seeds)
-    few, more = seeds[: effort.first_seeds], seeds[effort.first_seeds :]
-    first = [SearchJob(s, choice, seed) for s in settings for choice in choices(s, effort.tried) for seed in few]
-    found = dict(zip(first, trying(first), strict=True))
-    finalists = {setting: _finalists(setting, found, effort.again) for setting in settings}
-    again = [SearchJob(s, choice, seed) for s in settings for choice in _union(finalists[s]) for seed in more]
-    found |= zip(again, trying(again), strict=True)
-    return [Chosen(*_winners(setting, finalists[setting], found)) for setting in settings]
+    found: Found = {}
+    left = {setting: [choices(setting, effort[0].settings)] * len(Scores._fields) for setting in settings}
+    for stage, following in zip(effort, [*effort[1:], Stage(1, 0)], strict=True):
+        seeds = range(FIRST_SEED, FIRST_SEED + stage.seeds)
+        jobs = [SearchJob(s, choice, seed) for s in settings for choice in _union(left[s]) for seed in seeds]
+        fresh = [job for job in jobs if job not in found]
+        found |= zip(fresh, trying(fresh), strict=True)
+        kept = following.settings
+        left = {setting: _best(setting, found, left[setting], kept, last=not following.seeds) for setting in settings}
+    return [Chosen(*(row[0] for row in left[setting])) for setting in settings]
 
 
 Found = dict[SearchJob, Scores]
-Finalists = list[list[Choice]]  # of each method
+Rows = list[list[Choice]]  # of each method
 
 
-def _finalists(setting: Setting, found: Found, count: int) -> Finalists:
-    """The best of each method, and what was tried first: DPP³'s defaults."""
+def _best(setting: Setting, found: Found, tried: Rows, count: int, *, last: bool) -> Rows:
+    """The best of each method, best first, by the mean over all seeds; but at the end, the defaults beside them."""
     means = _means(setting, found)
-    ranked = [sorted(means, key=lambda choice, m=m: means[choice][m]) for m in range(len(Scores._fields))]  # type: ignore[misc]
     default = next(iter(means))
-    return [list(dict.fromkeys([*row[:count], default])) for row in ranked]
+    ranked = [sorted(row, key=lambda choice, m=m: means[choice][m])[:count] for m, row in enumerate(tried)]  # type: ignore[misc]
+    return ranked if last else [list(dict.fromkeys([*row, default])) for row in ranked]
 
 
-def _union(finalists: Finalists) -> list[Choice]:
-    return list(dict.fromkeys(choice for row in finalists for choice in row))
-
-
-def _winners(setting: Setting, finalists: Finalists, found: Found) -> list[Choice]:
-    means = _means(setting, found)
-    return [min(row, key=lambda choice, m=m: means[choice][m]) for m, row in enumerate(finalists)]  # type: ignore[misc]
+def _union(rows: Rows) -> list[Choice]:
+    return list(dict.fromkeys(choice for row in rows for choice in row))
 
 
 def _means(setting: Setting, found: Found) -> dict[Choice, Array]:

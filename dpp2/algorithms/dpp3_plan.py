@@ -28,12 +28,11 @@ from dpp2.algorithms.dpp3_noise import Dpp3Noise
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.prepared import PreparedRun
+from dpp2.prepared import HostedAgents, PreparedRun
 from dpp2.privacy.epsilon_value import Epsilon, Unsupported
 from dpp2.privacy.plans import LOOKED, SURROGATE, Effort, Progress, SettingsPlan, SettingsPlans, Steps, better
-from dpp2.privacy.trials import surrogate
+from dpp2.privacy.trials import final_gap, surrogate
 from dpp2.problems.base import Objective
-from dpp2.simulation import Simulation
 
 _EVEN, _OFFSPRING, _PARENTS = 96, 48, 12  # points that fill the cube, and those of each further generation
 _DRAWS = 3  # of the model's noise
@@ -112,8 +111,14 @@ class _Planner:
         return self.experiment.algorithm
 
     @cached_property
+    def agents(self) -> HostedAgents:
+        """All of them, on what is looked at."""
+        prepared = PreparedRun.resolved(self.public)
+        return prepared.hosted(range(prepared.graph.agents))
+
+    @property
     def objective(self) -> Objective:
-        return self.public.objective()
+        return self.agents.objective
 
     @cached_property
     def normals(self) -> Array:
@@ -263,9 +268,8 @@ class _Planner:
             run = settled.run.updated(seed=_SEED + trial, telemetry="none", start="zero")
             privacy = self.public.privacy.updated(budget=None)  # a trial must not stop half-way
             asked = replace(self.public, run=run, algorithm=settled.algorithm, noise=settled.noise, privacy=privacy)
-            simulation = Simulation(asked, record=False)
-            simulation.advance(run.rounds)
-            found.append(simulation.gap if math.isfinite(simulation.gap) else math.inf)
+            gap = final_gap(self.agents.prepared.again(asked), [self.agents], run.rounds)
+            found.append(gap if math.isfinite(gap) else math.inf)
         return found
 
     def _plan(self, point: Dpp3Point) -> SettingsPlan:

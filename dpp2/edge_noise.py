@@ -28,14 +28,14 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.edge_keys import EdgeSecret
 from dpp2.inversion import Uniforms, further, laplace_integers, laplace_numbers, lowest_one
-from dpp2.keys import Keystream, Words, derive, uniform, words_of_many
+from dpp2.keys import Keystream, RoomForWords, Words, derive, uniform
 
 Kind = Literal["gaussian", "laplace"]
 
 WITHIN = 2.0**-38  # of an exact Gaussian variate
 _TOGETHER = 20  # gradient rounds whose words are drawn at once, at most
 _MOST_WORDS = 1 << 16  # that are drawn at once, unless a single round needs more
-_PIECE = 1 << 14  # words that are turned into noise at a time: what they become stays in the cache
+_PIECE = 1 << 16  # words that are turned into noise at a time: fewer cost more calls, more leave the cache
 _ENDS = np.uint64(1 << 48)  # words below this, and so near to 2⁶⁴, have u below 2^−16 or above 1 − 2^−16
 
 
@@ -46,46 +46,59 @@ class EdgeNoise:
     """
 
     def __init__(
-        self, kind: Kind, edges: Sequence[EdgeSecret], owned: Sequence[int], dimension: int, g: float = 0.0
+        self,
+        kind: Kind,
+        edges: Sequence[EdgeSecret],
+        owned: Sequence[int],
+        dimension: int,
+        g: float = 0.0,
+        gradient_rounds: int | None = None,
     ) -> None:
-        """g: the grid that Laplace noise lies on; 0: doubles."""
+        """g: the grid that Laplace noise lies on; 0: doubles. `gradient_rounds`: no more are drawn ahead."""
         ordered = sorted((edge for edge in edges if edge.scale > 0), key=lambda edge: edge.ends)
         streams = [Keystream(derive(edge.key, "noise")) for edge in ordered]
         scales = np.array([edge.scale for edge in ordered])
         on_grid = kind == "laplace" and g > 0
-        self._law: _Law = _Gaussian(streams, dimension)
+        ahead = min(gradient_rounds or _TOGETHER, _TOGETHER)
+        self._law: _Law = _Gaussian(streams, dimension, ahead)
         if kind == "laplace":
-            self._law = _Laplace(streams, dimension, scales[:, None] / g if on_grid else None, g)
+            self._law = _Laplace(streams, dimension, ahead, scales[:, None] / g if on_grid else None, g)
         self._sums = _SignedSums(ordered, owned, np.ones_like(scales) if on_grid else scales)
-        together = _MOST_WORDS // max(len(ordered) * self._law.width, 1)
-        self._together = min(max(together, 1), _TOGETHER)
-        self._variates = np.empty((len(ordered), self._together * self._law.width))  # used again and again
         self._drawn: tuple[int, Array] = -1, np.empty(0)
 
     def __call__(self, gradient_round: int) -> Array:
-        first = gradient_round - gradient_round % self._together
+        law = self._law
+        first = gradient_round - gradient_round % law.together
         if first != self._drawn[0]:
-            self._law.fill(self._variates, first)
-            summed = self._sums(self._variates)
-            self._drawn = first, summed.reshape(len(summed), self._together, self._law.width)
-        drawn: Array = self._drawn[1][:, gradient_round - first, : self._law.dimension]
+            summed = self._sums(law.drawn(first))
+            self._drawn = first, summed.reshape(len(summed), law.together, law.width)
+        drawn: Array = self._drawn[1][:, gradient_round - first, : law.dimension]
         return drawn
 
 
 class _Law(ABC):
-    """m of all edges, in units of their scales or on a grid. `width`: words of a gradient round."""
+    """m of all edges, in units of their scales or on a grid. `width`: words of a gradient round.
 
-    def __init__(self, streams: Sequence[Keystream], dimension: int, width: int) -> None:
+    All arrays that a draw needs are made once: fresh memory costs as much as what is computed in it.
+    """
+
+    def __init__(self, streams: Sequence[Keystream], dimension: int, width: int, ahead: int) -> None:
         self.streams, self.dimension, self.width = streams, dimension, width
+        self.together = min(max(_MOST_WORDS // max(len(streams) * width, 1), 1), ahead)
+        self.count = self.together * width
+        self.step = max(min(_PIECE // max(self.count, 1), len(streams)), 1)
+        self._room = RoomForWords(self.step, self.count)
+        self._variates = np.empty((len(streams), self.count))
+        self._scratch = np.empty(self.step * self.count)
 
-    def fill(self, variates: Array, first: int) -> None:
-        """With those of all gradient rounds from `first` on that there is room for: (edges, rounds·width)."""
-        count, start = variates.shape[1], first * self.width
-        step = max(_PIECE // max(count, 1), 1)
-        for top in range(0, len(variates), step):
-            some = range(top, min(top + step, len(variates)))
-            words = np.ascontiguousarray(words_of_many(self.streams[some.start : some.stop], 0, start, count))
-            self.turn(words, variates[some.start : some.stop], some, start)
+    def drawn(self, first: int) -> Array:
+        """Those of the `together` gradient rounds from `first` on, (edges, together·width); used again and again."""
+        start = first * self.width
+        for top in range(0, len(self._variates), self.step):
+            some = range(top, min(top + self.step, len(self._variates)))
+            words = self._room.filled(self.streams[some.start : some.stop], 0, start)
+            self.turn(words, self._variates[some.start : some.stop], some, start)
+        return self._variates
 
     @abstractmethod
     def turn(self, words: Words, variates: Array, edges: range, start: int) -> None:
@@ -93,12 +106,16 @@ class _Law(ABC):
 
 
 class _Laplace(_Law):
-    def __init__(self, streams: Sequence[Keystream], dimension: int, multipliers: Array | None, g: float) -> None:
-        super().__init__(streams, dimension, dimension)
+    def __init__(
+        self, streams: Sequence[Keystream], dimension: int, ahead: int, multipliers: Array | None, g: float
+    ) -> None:
+        super().__init__(streams, dimension, dimension, ahead)
         self.multipliers, self.g = multipliers, np.array([g])
+        self._fields = np.empty((self.step, self.count), dtype=np.uint16)
 
     def turn(self, words: Words, variates: Array, edges: range, start: int) -> None:
-        fields = (words >> np.uint64(52)).astype(np.uint16)
+        fields, scratch = self._fields[: len(words)], self._scratch[: words.size].reshape(words.shape)
+        np.right_shift(words, np.uint64(52), out=fields, casting="unsafe")  # the lower 16 bits of what is left
         fields &= np.uint16(0x7FF)
         steps = np.bitwise_count((fields - np.uint16(1)) ^ fields)
         for place in np.flatnonzero(fields == 0).tolist():
@@ -106,30 +123,32 @@ class _Laplace(_Law):
             steps[edge, n] = 11 + lowest_one(further(self.streams[edges[edge]], 0, start + n))
         uniforms = Uniforms(words, steps)
         if self.multipliers is None:
-            variates[:] = laplace_numbers(uniforms)
+            laplace_numbers(uniforms, out=variates, scratch=scratch)
         else:
-            integers = laplace_integers(uniforms, self.multipliers[edges.start : edges.stop])
-            uniforms.signed(integers, self.g, out=variates)
+            laplace_integers(uniforms, self.multipliers[edges.start : edges.stop], out=variates, scratch=scratch)
+            uniforms.signed(variates, self.g)
 
 
 class _Gaussian(_Law):
-    def __init__(self, streams: Sequence[Keystream], dimension: int) -> None:
-        super().__init__(streams, dimension, dimension + dimension % 2)
+    def __init__(self, streams: Sequence[Keystream], dimension: int, ahead: int) -> None:
+        super().__init__(streams, dimension, dimension + dimension % 2, ahead)
 
     def turn(self, words: Words, variates: Array, edges: range, start: int) -> None:
         # In one piece: NumPy's functions may differ in the last bit between such arrays and others.
         flat, out = words.reshape(-1), variates.reshape(-1)
-        radii = radii_of(flat[::2].copy())
-        at_ends = np.flatnonzero(flat[::2] + _ENDS < 2 * _ENDS)
+        radii, t = self._scratch[: flat.size].reshape(2, -1)
+        moved = np.add(flat[::2], _ENDS, out=t.view(np.uint64))
+        at_ends = np.flatnonzero(moved < 2 * _ENDS)
+        radii_of(flat[::2], radii)
         for n in at_ends.tolist():
             edge, position = divmod(2 * n, words.shape[1])
             radii[n] = radius_at_an_end(int(flat[2 * n]), further(self.streams[edges[edge]], 0, start + position))
-        box_muller(radii, uniform(flat[1::2].copy()), out)
+        box_muller(radii, uniform(flat[1::2], t), out)
 
 
-def radii_of(words: Words) -> Array:
+def radii_of(words: Words, out: Array | None = None) -> Array:
     """√(−2 ln u)"""
-    radii = uniform(words)
+    radii = uniform(words, out)
     np.log(radii, out=radii)
     radii *= -2
     return np.sqrt(radii, out=radii)

@@ -83,7 +83,7 @@ class Uniforms:
 
     def numbers(self, halvings: int = 0) -> Array:
         """U·2^−halvings, without rounding."""
-        bits = _mantissas(self.words)
+        bits = _mantissas(self.words).view(np.uint64)
         bits -= (self.steps.astype(np.uint64) + np.uint64(halvings)) << _EXPONENT
         return bits.view(np.float64)
 
@@ -101,15 +101,16 @@ class Uniforms:
 Sampler = Callable[[Uniforms, Multiplier], Array]
 
 
-def laplace_integers(uniforms: Uniforms, c: Multiplier) -> Array:
+def laplace_integers(
+    uniforms: Uniforms, c: Multiplier, out: Array | None = None, scratch: Array | None = None
+) -> Array:
     """rint(c·|X|), X ~ Lap(1), as whole float64 numbers; c is one number, or fits the variates' shape."""
     H = np.ceil(c * _LN2)
-    rest = _mantissas(uniforms.words).view(np.float64)
+    rest = _mantissas(uniforms.words, scratch)
     np.log(rest, out=rest)
     rest *= H / _LN2
     np.rint(rest, out=rest)
-    magnitudes = uniforms.steps.astype(np.float64)
-    magnitudes *= H
+    magnitudes = np.multiply(uniforms.steps, H, out=out, dtype=np.float64)
     magnitudes -= rest
     return magnitudes
 
@@ -134,14 +135,15 @@ def gaussian_numbers(uniforms: Uniforms, scale: Array) -> Array:
     return uniforms.signed(magnitudes, scale)
 
 
-def laplace_numbers(uniforms: Uniforms) -> Array:
+def laplace_numbers(uniforms: Uniforms, out: Array | None = None, scratch: Array | None = None) -> Array:
     """Lap(1) as doubles, for those who add up many of them before rounding."""
-    rest = _mantissas(uniforms.words).view(np.float64)
+    rest = _mantissas(uniforms.words, scratch)
     np.log(rest, out=rest)
-    magnitudes = uniforms.steps.astype(np.float64)
-    magnitudes *= _LN2
+    magnitudes: Array = np.multiply(uniforms.steps, _LN2, out=out, dtype=np.float64)
     magnitudes -= rest
-    return uniforms.signed(magnitudes, np.ones(1))
+    bits = magnitudes.view(np.uint64)
+    bits |= np.bitwise_and(uniforms.words, _SIGN, out=rest.view(np.uint64))  # a sum loses the sign of 0
+    return magnitudes
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,8 @@ def lowest_one(word: int) -> int:
     return (word & -word).bit_length() if word else 64
 
 
-def _mantissas(words: Words) -> Words:
-    """The bits of m."""
-    bits = words & _FRACTION
+def _mantissas(words: Words, out: Array | None = None) -> Array:
+    """m of these words."""
+    bits = np.bitwise_and(words, _FRACTION, out=None if out is None else out.view(np.uint64))
     bits |= _ONE
-    return bits
+    return bits.view(np.float64)

@@ -94,16 +94,28 @@ class Keystream:
         return stream[skipped:] if skipped else stream
 
 
-def words_of_many(streams: Sequence[Keystream], round_: int, start: int, count: int) -> Words:
-    """`Keystream.words` of many keys, (keys, count): the counter is the same for all, and made once."""
-    block, skipped = divmod(start * _WORD, _BLOCK)
-    counter, zeros = round_.to_bytes(8, "big") + block.to_bytes(8, "big"), bytes(skipped + count * _WORD)
-    parts = []
-    for cipher in [stream._cipher for stream in streams]:
-        cipher.reset_nonce(counter)
-        parts.append(cipher.update(zeros))
-    words = np.frombuffer(b"".join(parts), dtype="<u8").astype(np.uint64, copy=False)
-    return words.reshape(len(parts), count + skipped // _WORD)[:, skipped // _WORD :]
+class RoomForWords:
+    """Room for words of many keys, `count` of each, that is filled again and again."""
+
+    def __init__(self, keys: int, count: int) -> None:
+        self.count = count
+        self._zeros = bytes(_WORD * (count + count % 2))
+        room = np.empty((keys, len(self._zeros)), dtype=np.uint8)
+        self._rows, self._words = [row.data for row in room], room.view("<u8")
+
+    def filled(self, streams: Sequence[Keystream], round_: int, start: int) -> Words:
+        """`Keystream.words` of these keys, (keys, count). The counter is the same for all, and made once.
+
+        `start` is a multiple of the count: where a row begins within a block, the row has room for that block.
+        """
+        block, skipped = divmod(start * _WORD, _BLOCK)
+        counter = round_.to_bytes(8, "big") + block.to_bytes(8, "big")
+        for cipher, row in zip([stream._cipher for stream in streams], self._rows, strict=False):
+            cipher.reset_nonce(counter)
+            cipher.update_into(self._zeros, row)
+        first = skipped // _WORD
+        words = self._words[: len(streams), first : first + self.count]
+        return np.ascontiguousarray(words.astype(np.uint64, copy=False))
 
 
 def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
@@ -111,14 +123,14 @@ def keystream(key: bytes, round_: int, start: int, count: int) -> Words:
     return Keystream(key).words(round_, start, count)
 
 
-def uniform(words: Words) -> Array:
+def uniform(words: Words, out: Array | None = None) -> Array:
     """52 bits m of each word as a number strictly inside (0, 1): (2m + 1)/2⁵³, without rounding.
 
     By way of 1 + m/2⁵², whose bits these are: to turn whole numbers into floats takes longer.
     """
-    bits = words >> np.uint64(12)
+    bits = np.right_shift(words, np.uint64(12), out=None if out is None else out.view(np.uint64))
     bits |= _ONE
-    numbers = bits.view(np.float64)
+    numbers: Array = bits.view(np.float64)
     numbers -= 1 - 2.0**-53
     return numbers
 

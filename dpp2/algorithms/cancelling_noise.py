@@ -141,16 +141,19 @@ class CancellingNoise(NoiseSection):
         shift = WITHIN * math.sqrt(dimension) * float(np.linalg.norm(at[holders] / own[holders]))
         return len(holders) * dimension * law.extra_epsilon + 2 * _FARTHEST * shift
 
-    def streams(self, context: AgentContext) -> dict[str, Draw]:
-        """By gradient round, before rounding."""
+    def streams(self, context: AgentContext, gradient_rounds: int | None = None) -> dict[str, Draw]:
+        """By gradient round, before rounding. So many are drawn if it is known how many."""
         scales = self.edge_scales(context.edge_count)
         secrets = [EdgeSecret(edge.ends, edge.key, float(scales[edge.number])) for edge in context.edges]
-        edge = self.of_edges(secrets, context.owned, context.objective.dimension)
+        edge = self.of_edges(secrets, context.owned, context.objective.dimension, gradient_rounds)
         return {"own": self._own(context), "edge": Doubles(edge) if scales.any() else QUIET}
 
-    def of_edges(self, secrets: Sequence[EdgeSecret], owned: Sequence[int], dimension: int) -> EdgeNoise:
+    def of_edges(
+        self, secrets: Sequence[EdgeSecret], owned: Sequence[int], dimension: int, gradient_rounds: int | None
+    ) -> EdgeNoise:
         """On the grid where all noise is in whole steps of it."""
-        return EdgeNoise(self.law, secrets, owned, dimension, self.g if self.shares == 1 else 0.0)
+        g = self.g if self.shares == 1 else 0.0
+        return EdgeNoise(self.law, secrets, owned, dimension, g, gradient_rounds)
 
     def _own(self, context: AgentContext) -> Draw:
         scales = self.own_scales(context.agents)

@@ -125,21 +125,24 @@ def accounts(
     if isinstance(worst, Unsupported):
         return [Unaccounted(reason=worst.reason)] * graph.agents
     variates, precision = noise.variates(graph), rounded_up(noise.precision(graph, dimension))
-    return [
-        kind(
+    exposed = np.nan_to_num(worst.exposure, nan=np.nanmax(worst.exposure), posinf=np.inf).tolist()
+    exposures = [rounded_up(exposure) for exposure in exposed]
+    shared = {  # one for all agents that are hidden alike: ledgers ask about it once
+        exposure: kind(
             noise=noise.law,
             dimension=dimension,
             adjacency=adjacency,
             own=noise.reference,
-            exposure=rounded_up(exposure),
+            exposure=exposure,
             bits=noise.grid,
             variates=variates,
             precision=precision,
             delta=privacy.delta,
             **schedule,
         )
-        for exposure in np.nan_to_num(worst.exposure, nan=np.nanmax(worst.exposure), posinf=np.inf).tolist()
-    ]
+        for exposure in set(exposures)
+    }
+    return [shared[exposure] for exposure in exposures]
 
 
 def remarks(experiment: Experiment) -> Iterator[str]:

@@ -275,7 +275,7 @@ class Dpp3:
 
     def __init__(self, section: Dpp3Section, noise: Dpp3Noise, context: AgentContext) -> None:
         self.objective, self.section, self.mixing = context.objective, section, Mixing(section)
-        self.g, self.noise = noise.g, noise.streams(context)
+        self.g, self.noise = noise.g, noise.streams(context, section.G)
         self.shrinkage = shrinkage_of(section, noise, context.agents, context.objective.dimension)
 
     def quiet(self) -> Dpp3:

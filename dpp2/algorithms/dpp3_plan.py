@@ -28,17 +28,18 @@ from dpp2.algorithms.dpp3_noise import Dpp3Noise
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.experiment import Experiment
-from dpp2.prepared import PreparedRun
+from dpp2.prepared import HostedAgents, PreparedRun
 from dpp2.privacy.epsilon_value import Epsilon, Unsupported
 from dpp2.privacy.plans import LOOKED, SURROGATE, Effort, Progress, SettingsPlan, SettingsPlans, Steps, better
-from dpp2.privacy.trials import surrogate
+from dpp2.privacy.trials import final_gap, surrogate
 from dpp2.problems.base import Objective
-from dpp2.simulation import Simulation
 
 _EVEN, _OFFSPRING, _PARENTS = 96, 48, 12  # points that fill the cube, and those of each further generation
 _DRAWS = 3  # of the model's noise
 _GRADIENTS, _STEP, _SLOWDOWN = (1, 60), (0.05, 20.0), 20.0
 _RATIOS = (10.0, 30.0, 100.0, 300.0, 1000.0)  # a few: each needs the worst case over all colluders
+_ALL_RATIOS = (3.0, *_RATIOS, 3000.0, 10_000.0)  # for the best points alone, so that none of them ends at an edge
+_AS_GOOD = 1.01  # a larger ratio must gain more: beyond some point it gains nothing, and only costs digits
 _CONTRACTION = (1e-1, 1e-5)
 _CELL = 1.3  # finalists differ in G by this factor
 _SEED = 0x706C616E  # of the trials; not one that the plan would later be run with
@@ -110,8 +111,14 @@ class _Planner:
         return self.experiment.algorithm
 
     @cached_property
+    def agents(self) -> HostedAgents:
+        """All of them, on what is looked at."""
+        prepared = PreparedRun.resolved(self.public)
+        return prepared.hosted(range(prepared.graph.agents))
+
+    @property
     def objective(self) -> Objective:
-        return self.public.objective()
+        return self.agents.objective
 
     @cached_property
     def normals(self) -> Array:
@@ -193,9 +200,17 @@ class _Planner:
             parents = np.array([found[point][1] for point in ranked[:_PARENTS]])
             jitter = 0.1 / 2**generation * rng.standard_normal((_OFFSPRING, 5))
             cubes = np.clip(parents[rng.integers(len(parents), size=_OFFSPRING)] + jitter, 0, 1)
-        chosen = _apart(ranked, self.effort.finalists)
+        chosen = [self._with_best_ratio(point) for point in _apart(ranked, self.effort.finalists)]
         offered = self._short_enough(self.own) and math.isfinite(self._model_gap(self.own))
         return list(dict.fromkeys([*chosen, *([self.own] if offered else [])]))
+
+    def _with_best_ratio(self, point: Dpp3Point) -> Dpp3Point:
+        """The smallest ratio that does almost as well as the best one, with all else as it is."""
+        if not self.effort.free_ratio:
+            return point
+        offered = [point._replace(ratio=ratio) for ratio in _ALL_RATIOS]
+        gaps = [self._model_gap(one) for one in offered]
+        return next(one for one, gap in zip(offered, gaps, strict=True) if gap <= _AS_GOOD * min(gaps))
 
     def _short_enough(self, point: Dpp3Point) -> bool:
         most = self.effort.most_rounds
@@ -253,9 +268,8 @@ class _Planner:
             run = settled.run.updated(seed=_SEED + trial, telemetry="none", start="zero")
             privacy = self.public.privacy.updated(budget=None)  # a trial must not stop half-way
             asked = replace(self.public, run=run, algorithm=settled.algorithm, noise=settled.noise, privacy=privacy)
-            simulation = Simulation(asked, record=False)
-            simulation.advance(run.rounds)
-            found.append(simulation.gap if math.isfinite(simulation.gap) else math.inf)
+            gap = final_gap(self.agents.prepared.again(asked), [self.agents], run.rounds)
+            found.append(gap if math.isfinite(gap) else math.inf)
         return found
 
     def _plan(self, point: Dpp3Point) -> SettingsPlan:

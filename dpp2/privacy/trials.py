@@ -7,7 +7,7 @@ All of them are embedded runs of the experiment, on its own data or on a public 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -112,18 +112,20 @@ def common_gap(solved: Simulation) -> float:
 
 def final_gaps(solved: Simulation, settings: TrialSettings, trials: Iterable[int]) -> Iterator[float]:
     """Ŵ^K of one run per trial, inf where it left float64. The start depends on the trial alone: plans share it."""
+    known = [
+        HostedAgents(solved.prepared, range(block.rows.start, block.rows.stop), block.program.objective)
+        for block in solved.driver.blocks
+    ]
     for trial in trials:
         experiment = altered(solved.experiment, settings, trial)
         prepared = replace(solved.prepared, experiment=experiment, secrets=Secrets.of(experiment))
-        gap = _final_gap(prepared, solved.driver, settings.rounds)
+        gap = final_gap(prepared, known, settings.rounds)
         yield gap if math.isfinite(gap) else math.inf
 
 
-def _final_gap(prepared: PreparedRun, known: EmbeddedDriver, rounds: int) -> float:
+def final_gap(prepared: PreparedRun, known: Sequence[HostedAgents], rounds: int) -> float:
     """Of a run on the objectives that are known already. Only the last gap is measured, and nothing is recorded."""
-    owned = [range(block.rows.start, block.rows.stop) for block in known.blocks]
-    objectives = [block.program.objective for block in known.blocks]
-    driver = EmbeddedDriver.of([HostedAgents(prepared, *part) for part in zip(owned, objectives, strict=True)])
+    driver = EmbeddedDriver.of([replace(part, prepared=prepared) for part in known])
     with np.errstate(over="ignore", invalid="ignore"):  # what diverges is not chosen
         for k in range(rounds):
             driver.round(k, lambda phase, rows: None)

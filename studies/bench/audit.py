@@ -29,8 +29,8 @@ from dpp2.privacy import Dpp2Releases
 from dpp2.store.documents import plain
 from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
 from dpp2.studies.bench.contenders import nodes, separately, taking_turns
-from dpp2.studies.bench.core import interleaved, timed
 from dpp2.studies.bench.network import ten_agents
+from dpp2.studies.bench.timing import interleaved, timed
 from dpp2.studies.tables import TextTable
 
 _LENGTHS = (500, 1000, 2000)  # rounds over which the smoother's time is fitted

@@ -6,24 +6,23 @@ the ratios.
 
 from __future__ import annotations
 
-import gc
-import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
 from dpp2 import Experiment, Simulation
 from dpp2.studies.bench import loops
 from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
+from dpp2.studies.bench.noise import noise
+from dpp2.studies.bench.tier3 import BesideDpp2, edge_noise, rounds
+from dpp2.studies.bench.timing import interleaved, timed
 from dpp2.studies.tables import TextTable
 
 _ROUNDS = 200  # of the paper's experiment, per repetition
 _SIZES = (1_000, 10_000, 100_000)
 _LARGE = ("network.topology=small-world", "network.neighbours=10", "network.rewire=0.1", "problem.name=quadratic")
-_REPETITIONS = 5
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,21 @@ class CoreMeasured:
     paper: PaperRates
     large: LargeRuns
     noise: list[dict[str, float]]  # seconds per round of one stream, in doubles and on a grid
+    tier3: BesideDpp2  # a round
+    edge_noise: BesideDpp2  # all noise of a dpp2 round, edge noise of a gradient round
 
 
 class CoreBenchmark(Benchmark[CoreMeasured]):
     """The embedded driver against a loop over agents, hand-written NumPy, and the memory bus."""
 
     def measure(self, asked: Bench) -> CoreMeasured:
-        from dpp2.studies.bench.noise import noise  # which times as this module does
-
-        return CoreMeasured(paper(asked.note), large(asked.note), noise(asked.note))
+        note = asked.note
+        return CoreMeasured(paper(note), large(note), noise(note), rounds(note), edge_noise(note))
 
     def table(self, measured: CoreMeasured) -> TextTable:
         rows = [*_paper_rows(measured.paper), *_large_rows(measured.large), *map(_noise_row, measured.noise)]
+        rows += measured.tier3.rows("a round of dpp3", "≤ 1")
+        rows += measured.edge_noise.rows("noise of 255 edges against both noises of dpp2", "≤ 2")
         return TextTable(("what", "measured", "goal"), rows, "dpp2 bench core")
 
 
@@ -216,22 +218,6 @@ def _peak(simulation: Simulation) -> float:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return (peak - before) / state
-
-
-def interleaved(measured: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-    """Median seconds of each, taking turns."""
-    times: dict[str, list[float]] = {name: [] for name in measured}
-    for _ in range(_REPETITIONS):
-        for name, measure in measured.items():
-            gc.collect()  # memory that the last one left must not decide whether the next one faults in fresh pages
-            times[name].append(measure())
-    return {name: median(values) for name, values in times.items()}
-
-
-def timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 CORE = CoreBenchmark()

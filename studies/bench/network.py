@@ -22,6 +22,7 @@ from dpp2 import Experiment
 from dpp2.orchestrator.local import for_nodes
 from dpp2.prepared import PreparedRun
 from dpp2.store.files import write_text
+from dpp2.studies.bench import tier3
 from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
 from dpp2.studies.bench.contenders import (
     REPETITIONS,
@@ -74,6 +75,7 @@ async def _bench(note: Note, python: str | None) -> NetworkMeasured:
         overhead=await _overhead(note),
         memory=await _memory(note),
         start_up=_start_up(note),
+        tier3=await tier3.networked(note),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dpp2.store.documents import OPTIONAL
+from dpp2.studies.bench.tier3 import BesideDpp2
 from dpp2.studies.tables import TextTable
 
 Row = tuple[str, str, str, str, str]
@@ -76,6 +77,7 @@ class NetworkMeasured:
     overhead: Overhead
     memory: Memory
     start_up: StartUp
+    tier3: BesideDpp2
 
 
 def table(measured: NetworkMeasured) -> TextTable:
@@ -85,6 +87,7 @@ def table(measured: NetworkMeasured) -> TextTable:
         *_against_bare("10 agents, 25 edges, a process each", measured.ten_agents),
         *_shapes(measured.wide, measured.together),
         *_costs(measured.overhead, measured.memory, measured.start_up),
+        *((*row[:2], "", "", row[2]) for row in measured.tier3.rows("a round of dpp3, 50 agents in 2 nodes", "≤ 1")),
     ]
     return TextTable(("what", "measured", "bare streams", "of bare", "goal"), rows, "dpp2 bench network")
 

@@ -9,7 +9,7 @@ import numpy as np
 from dpp2.grid import GridNoise
 from dpp2.inversion import Law
 from dpp2.keys import Noise, NoiseStream, seed_key
-from dpp2.studies.bench.core import interleaved, timed
+from dpp2.studies.bench.timing import interleaved, timed
 
 SHAPES = ((50, 10), (1, 10), (100_000, 10), (4, 100_000))  # agents × coordinates
 _VARIATES = 2_000_000  # per repetition

@@ -230,6 +230,17 @@ def test_any_gradient_round_is_drawn_again_to_the_byte(kind: Kind) -> None:
     assert len(set(forwards)) == 40
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dimension", [1, 3, 4])
+def test_how_many_rounds_are_drawn_ahead_does_not_change_a_byte(kind: Kind, dimension: int) -> None:
+    """An odd number of words ahead: every second time the first of them lies within a block of the keystream."""
+    wanted = EdgeNoise(kind, seeded(12, GRAPH), range(12), dimension)
+    for ahead in (1, 3, 7):
+        found = EdgeNoise(kind, seeded(12, GRAPH), range(12), dimension, gradient_rounds=ahead)
+        for k in (0, 1, 2, 3, 6, 7, 21):
+            assert found(k).tobytes() == wanted(k).tobytes(), (ahead, k)
+
+
 def test_edges_without_noise_and_agents_without_edges_are_silent() -> None:
     edges = [EdgeSecret((0, 1), derive(BOB, "a"), 0.0), EdgeSecret((1, 2), derive(BOB, "b"), 1.0)]
     drawn = EdgeNoise("laplace", edges, [0, 1, 2, 5], 2)(0)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import gammainccinv
 
 from dpp2 import Experiment
 from dpp2.errors import BadInput
@@ -19,7 +20,7 @@ from dpp2.privacy.cancelling import Budget, GradientRelease, grid_of, mean_varia
 from dpp2.privacy.cancelling_releases import CancellingReleases
 from dpp2.privacy.colluders import WorstCase, worst_case
 from dpp2.privacy.correlated import Kind, NoiseNetwork
-from dpp2.shares import standard_share
+from dpp2.shares import gamma_parts, standard_share
 from tests.privacy.noise_networks import PAPER
 
 KINDS = st.sampled_from(["gaussian", "laplace"])
@@ -111,6 +112,17 @@ def test_refuses_to_calibrate_for_an_agent_that_nothing_hides(exposure: float) -
 
 
 # --- shares ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 9, 49, 500])
+def test_small_parts_of_a_share_agree_with_scipys_inverse(quorum: int) -> None:
+    """Far below a step of any grid, on both sides of where the fixed point takes over."""
+    upper = Uniforms.of([(Keystream(bytes(32)), 0, 0, 20_000)]).numbers()
+    found, wanted = gamma_parts(upper, quorum), gammainccinv(1 / quorum, upper)
+    assert np.abs(found - wanted).max() < 1e-16
+    seen = (wanted > 1e-200) & (wanted < 2.0**-14)
+    assert seen.sum() > (50 if quorum > 1 else 0)
+    np.testing.assert_allclose(found[seen], wanted[seen], rtol=quorum * 1e-14)
 
 
 @pytest.mark.parametrize("quorum", [1, 2, 7, 49])

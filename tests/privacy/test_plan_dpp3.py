@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,11 +77,28 @@ def test_what_cannot_be_planned_is_refused_with_the_reason(more: dict[str, objec
     assert why in found.reason
 
 
-def test_the_printed_command_is_the_planned_experiment() -> None:
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_the_ratio_is_no_larger_than_it_must_be_and_at_no_edge(kind: str) -> None:
+    """All agents are neighbours, so mixing is perfect and no ratio is too large: beyond some point none gains."""
+    (one,) = planned(small(noise__kind=kind), [1.0], Effort(generations=1, trials=0))
+    assert 3 < one.chosen.settings["noise.ratio"] <= 1000
+
+
+def test_the_printed_command_runs_and_keeps_what_was_planned(tmp_path: Path) -> None:
+    """As a person would run it: planned on the data, so the gap is the one that was measured, but for other noise."""
     given = [f"{key}={value}" for key, value in SMALL.items()]
-    (one,) = planned(small(), [2.0], Effort(generations=0, trials=0))
+    (one,) = planned(small(), [2.0], Effort(generations=1, finalists=1, trials=3, on_data=True))
     words = shlex.split(command(one.chosen, None, given))
     assert words[:2] == ["dpp2", "run"]
     told = dict(word.split("=", 1) for word in words[3::2])
     assert {key: float(told[key]) for key in one.chosen.settings} == dict(one.chosen.settings)
-    assert {key: told[key] for key in SMALL} == {key: str(value) for key, value in SMALL.items()}
+    answer = subprocess.run(
+        [sys.executable, "-m", *words, "--out", str(tmp_path / "run"), "--json"], capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert found["privacy"]["epsilon"] == pytest.approx(one.chosen.epsilon, rel=1e-9)
+    assert one.chosen.spread is not None
+    low, high = one.chosen.spread
+    assert low / 5 < found["gap"] < 5 * high
+    assert found["gap"] < one.start_gap / 10

@@ -16,7 +16,7 @@ from dpp2.studies.reproduce import tier3
 from dpp2.studies.reproduce.curator import curated
 from dpp2.studies.reproduce.study import Order
 from dpp2.studies.reproduce.tier3 import TIER3, Measured, Row
-from dpp2.studies.reproduce.tier3_search import Choice, Chosen, Effort, Scores, SearchJob, choices, search
+from dpp2.studies.reproduce.tier3_search import Choice, Chosen, Scores, SearchJob, Stage, choices, search
 from dpp2.studies.reproduce.tier3_settings import Setting
 
 CHOSEN = Chosen(*[Choice(20, 0.4, 4.0, 25.0)] * 3)
@@ -56,8 +56,9 @@ def test_every_method_is_given_its_own_best_settings_from_the_same_tries() -> No
         jobs.extend(asked)
         return [_made_up(offered.index(job.choice), job.seed) for job in asked]
 
-    (chosen,) = search([setting], Effort(tried=6, again=2, seeds=3), tried)
+    (chosen,) = search([setting], [Stage(6, 1), Stage(2, 3)], tried)
     assert [offered.index(one) for one in (chosen.ours, chosen.local, chosen.curator)] == [3, 5, 0]
+    assert [job.seed for job in jobs if job.choice == offered[0]] == [5101, 5102, 5103]  # the defaults: on all seeds
     assert not {job.seed for job in jobs} & set(range(tier3.FIRST_SEED, tier3.FIRST_SEED + 10))
 
 
@@ -82,7 +83,7 @@ def test_the_curator_has_the_runs_noise_and_no_more() -> None:
 def test_it_runs_from_its_settings_to_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = (Setting("planted", 10, "gaussian"),)
     monkeypatch.setattr(tier3, "SETTINGS", few)
-    monkeypatch.setattr(tier3, "QUICK", Effort(tried=2, again=1, seeds=1))
+    monkeypatch.setattr(tier3, "QUICK", [Stage(2, 1)])
     made = TIER3.run(Order(1, 1, "processes:1"))
     (row,) = made
     assert row.mean("gap") < 0.1 * row.mean("local")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -69,10 +68,8 @@ def compare(
         raise BadInput("--out", str(out), "a directory, not a file")
     plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
     plan = replace(plan, seeds=seeds, seed=seed)
-    began, fresh = time.monotonic(), not (out / "kept").exists()
     with progress_bar("compare") as show:
         made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
-    made = replace(made, seconds=time.monotonic() - began if fresh else 0.0)  # of a part, a time says nothing
     words = _words(files or [], algorithms, epsilon, evaluations, seeds, seed, quick=quick)
     paths = {what: str(path) for what, path in page.write(made, out, words).items()}
     if json:

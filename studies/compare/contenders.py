@@ -41,6 +41,9 @@ class Contender(Protocol):
     def ended(self, cell: Cell, point: Point, seed: int) -> Array | None:
         """x of all agents after a run that spends exactly the ε of the cell; None where there is no such run."""
 
+    def content(self, task: Task) -> object:
+        """What it is, wherever it lies: results are kept under this."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -86,6 +89,11 @@ class Method:
         if isinstance(prepared, Unsupported):
             return float("nan")
         return spent(prepared.experiment, cell.task.track, laboratory(cell.task.data).bounds)
+
+    def content(self, task: Task) -> object:
+        """A method in a file counts by the digest of the file."""
+        base = _base(task.data, self, task.start, bool(task.track.delta)).experiment
+        return self.label, base.algorithm.digest_table(), base.noise.digest_table()
 
     def refusal(self, task: Task) -> str | None:
         """Why it has no place in this task, if it has none."""

@@ -67,7 +67,7 @@ def _standing(one: verdicts.Standing | None) -> str:
 
 def _method(made: Comparison, command: str) -> list[str]:
     plan = made.plan
-    took = f" in {made.seconds / 60:.0f} minutes" if made.seconds else ""
+    took = f" in {made.seconds / 60:.0f} minutes of one processor" if made.seconds else ""
     return [
         f"Written by `{command}`{took}; every number is from runs of that command. {len(made.results)} results in "
         f"{len(made.cells)} cells; seed {plan.seed}.",
@@ -168,7 +168,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
             "seed": plan.seed,
             "effort": asdict(plan.effort),
         },
-        "seconds": made.seconds,
+        "cpu_seconds": made.seconds,
         "results": [_result(one) for one in made.results],
         "rankings": [
             _where(one.cell.task)

@@ -7,11 +7,11 @@ so what it chooses is outside every ε: this says which method suits a problem, 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from dpp2.studies.compare.laboratory import Outcome, laboratory
 from dpp2.studies.compare.references import REFERENCES
 from dpp2.studies.compare.search import Effort, Search, begun, carried_on, exchanged
 from dpp2.studies.compare.space import settings
-from dpp2.studies.compare.tally import Progress, Tally, mixed
+from dpp2.studies.compare.tally import Progress, Tally, Timed, mixed
 from dpp2.studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
 from dpp2.studies.parallel import gather, opened
 
@@ -219,9 +219,9 @@ class _Bench:
             runs = sum(effort.runs_from(found[n], wanted[jobs[n].cell]) for n in open_)
             planned = len(jobs) * effort.runs(effort.waves) if what == "searching" and not extra else 0
             note = self.tally.phase(what if not extra else f"{what} wider, {extra}", runs, planned)
-            items = [(jobs[n], found[n], wanted[jobs[n].cell], self.kept) for n in open_]
-            for n, one in zip(open_, gather(self.pool, _search, items, note), strict=True):
-                found[n] = one
+            items = [(jobs[n], found[n], wanted[jobs[n].cell]) for n in open_]
+            for n, one in zip(open_, gather(self.pool, _search, items, note, self._keep_search), strict=True):
+                found[n] = one.made
             known = [one for one in found if one is not None]
             for cell in _at_ends(jobs, known):
                 wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
@@ -235,20 +235,29 @@ class _Bench:
         open_, items, runs = mixed(n for n, one in enumerate(found) if not one.exchanged), [], 0
         for n in open_:
             group = together[jobs[n].cell.task, jobs[n].contender.label]
-            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n), self.kept))
+            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n)))
             runs += (len(group) - 1) * jobs[n].effort.exchange
-        done = gather(self.pool, _exchanged, items, self.tally.phase("exchanging", runs))
-        return [dict(zip(open_, done, strict=True)).get(n, one) for n, one in enumerate(found)]
+        done = gather(self.pool, _exchanged, items, self.tally.phase("exchanging", runs), self._keep_search)
+        after = {n: one.made for n, one in zip(open_, done, strict=True)}
+        return [after.get(n, one) for n, one in enumerate(found)]
 
     def measure(self, jobs: Sequence[Job], searches: Sequence[Search]) -> list[list[Outcome]]:
         keys = list(map(_measured_key, jobs, searches))
         found = [self.kept.outcomes(key) for key in keys]
         open_ = mixed(n for n, one in enumerate(found) if one is None and searches[n].found)
-        items = [(jobs[n], searches[n].best.point, self.kept, keys[n]) for n in open_]
+        items = [(jobs[n], searches[n].best.point, keys[n]) for n in open_]
         note = self.tally.phase("fresh seeds", sum(job.seeds for job, *_ in items), sum(job.seeds for job in jobs))
-        for n, one in zip(open_, gather(self.pool, _measure, items, note), strict=True):
-            found[n] = one
+        for n, one in zip(open_, gather(self.pool, _measure, items, note, self._keep_outcomes), strict=True):
+            found[n] = one.made
         return [one or [] for one in found]
+
+    # Kept here, and not where the work is done: a worker of a cluster may have no such folder.
+
+    def _keep_search(self, item: tuple[Job, Any, Any], done: Timed[Search]) -> None:
+        self.kept.keep_search(item[0].key, done.made, done.seconds)
+
+    def _keep_outcomes(self, item: tuple[Job, Any, str], done: Timed[list[Outcome]]) -> None:
+        self.kept.keep_outcomes(item[2], done.made, done.seconds)
 
 
 def _measured_key(job: Job, search: Search) -> str:
@@ -260,25 +269,16 @@ def _at_ends(jobs: Sequence[Job], searches: Iterable[Search]) -> set[Cell]:
     return {job.cell for job, search in pairs if search.edges(job.contender.axes(job.cell.task))}
 
 
-def _search(item: tuple[Job, Search | None, int, Kept]) -> Search:
-    job, before, waves, kept = item
-    began = time.thread_time()
-    found = searched(job, before, waves)
-    kept.keep_search(job.key, found, time.thread_time() - began)
-    return found
+def _search(item: tuple[Job, Search | None, int]) -> Timed[Search]:
+    job, before, waves = item
+    return Timed.of(lambda: searched(job, before, waves))
 
 
-def _exchanged(item: tuple[Job, Search, tuple[Search, ...], Kept]) -> Search:
-    job, before, others, kept = item
-    began = time.thread_time()
-    found = exchanged(before, others, job.gap, job.effort)
-    kept.keep_search(job.key, found, time.thread_time() - began)
-    return found
+def _exchanged(item: tuple[Job, Search, tuple[Search, ...]]) -> Timed[Search]:
+    job, before, others = item
+    return Timed.of(lambda: exchanged(before, others, job.gap, job.effort))
 
 
-def _measure(item: tuple[Job, tuple[float, ...], Kept, str]) -> list[Outcome]:
-    job, point, kept, key = item
-    began = time.thread_time()
-    found = measured(job, point)
-    kept.keep_outcomes(key, found, time.thread_time() - began)
-    return found
+def _measure(item: tuple[Job, tuple[float, ...], str]) -> Timed[list[Outcome]]:
+    job, point, _ = item
+    return Timed.of(lambda: measured(job, point))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Made = TypeVar("Made")
 
 Progress = Callable[[int, int, str], None]  # (runs done, of how many, what is being done)
 
@@ -25,6 +29,20 @@ class Tally:
         self.done += runs
         self.show(before, self.total, note)
         return lambda done, jobs: self.show(before + runs * done // jobs, self.total, note)
+
+
+@dataclass(frozen=True)
+class Timed(Generic[Made]):
+    """What was made, and the seconds of a processor that it took."""
+
+    made: Made
+    seconds: float
+
+    @classmethod
+    def of(cls, make: Callable[[], Made]) -> Timed[Made]:
+        began = time.thread_time()
+        made = make()
+        return cls(made, time.thread_time() - began)
 
 
 def mixed(numbers: Iterable[int]) -> list[int]:

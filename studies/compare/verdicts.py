@@ -135,8 +135,8 @@ def may_not_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         "Nothing about other data, networks or adjacencies, and nothing about settings that another search would find.",
         "How to run a method on private data: tuning looks at the data, which no ε covers.",
         "ε = 100 and 1000 are no protection that anybody should rely on; they are here because the paper's method "
-        "needs them. A sampler with finite words leaves a δ_dp besides, which grows with what one message must hide "
-        "(docs/privacy.md).",
+        "needs them. Beside a pure ε a sampler with finite words leaves a δ_dp, which grows with what one message "
+        "must hide (docs/privacy.md).",
         "No published code was compared with. Which equations are textbook, which are reconstructed and which are "
         "stand-ins for a class of methods is said at the top of each file in `dpp2/algorithms/`. eDP-TN is missing: "
         "its equations could not be found.",

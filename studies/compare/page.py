@@ -60,7 +60,7 @@ def _standings(made: Comparison, rankings: Rankings) -> str:
 def _standing(one: verdicts.Standing | None) -> str:
     if one is None:
         return "–"
-    said = f"{one.factor:.2g} ({one.best.label})"
+    said = f"{verdicts.figure(one.factor)} ({one.best.label})"
     sure = one.best.label in one.lower or one.best.label in one.higher
     return f"**{said}**" if sure else said
 

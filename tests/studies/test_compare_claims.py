@@ -20,6 +20,7 @@ from dpp2.studies.compare.tasks import PURE, Cell, DataSet, Task
 SMALL = {"network.agents": 4, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 5}
 DATA = DataSet.of("small", "small", Experiment.load(overrides=SMALL))
 METHODS = tuple(methods(["dpp2", "dmsp", "dgd"]))
+(DAMPED,) = methods(["dpp2-damped"])
 PLAN = Plan((DATA,), METHODS, (1.0,), starts=("zero",), tracks=(PURE,), effort=Effort.of(28), seeds=10)
 CELL = Cell(Task(DATA, "zero", PURE), 1.0)
 
@@ -55,6 +56,15 @@ def test_a_sure_difference_below_the_margin_is_not_claimed() -> None:
     found = made(drawn(METHODS[0], 0.9 * MARGIN, 1, 1e-3), drawn(METHODS[1], 1.0, 2, 1e-3))
     assert found.all[0].p < 1e-6
     assert found.claimed == {}
+
+
+def test_the_margin_is_what_a_search_is_seen_to_miss() -> None:
+    """τ open contains τ = 0: it ends 8 times as high here, so 6 times is no ranking either."""
+    missed = drawn(DAMPED, 8.0, 1, 1e-3), drawn(METHODS[0], 1.0, 2, 1e-3)
+    found = made(*missed, drawn(METHODS[1], 1 / 6, 3, 1e-3))
+    assert found.margin == pytest.approx(8, rel=0.01)
+    assert found.better_than(CELL, "dpp2") == []
+    assert found.better_than(CELL, "dpp2-damped") == ["dmsp"]
 
 
 def test_pairs_share_their_seeds() -> None:

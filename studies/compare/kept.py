@@ -15,12 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import dpp2
 from dpp2.store.files import write_text
 from dpp2.studies.compare.laboratory import Outcome
 from dpp2.studies.compare.search import Search, Tried
 
-_HERE = Path(__file__).parent
-_MAKERS = (_HERE, *(_HERE.parent.parent / "dpp2" / room for room in (".", "algorithms", "privacy", "problems")))
+_HERE, _MATHEMATICS = Path(__file__).parent, Path(dpp2.__file__).parent
+_MAKERS = (_HERE, *(_MATHEMATICS / room for room in (".", "algorithms", "privacy", "problems")))
 _TELLERS = frozenset({"claims.py", "page.py", "pictures.py", "verdicts.py"})  # of the files here: these make no number
 
 
@@ -82,5 +83,8 @@ def key_of(*parts: object) -> str:
 @cache
 def _code() -> str:
     """A digest of every file that the numbers come from."""
-    files = sorted(path for folder in _MAKERS for path in folder.glob("*.py") if path.name not in _TELLERS)
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in makers())).hexdigest()
+
+
+def makers() -> list[Path]:
+    return sorted(path for folder in _MAKERS for path in folder.glob("*.py") if path.name not in _TELLERS)

@@ -20,6 +20,7 @@ from dpp2.studies.compare import page, pictures
 from dpp2.studies.compare.claims import Rankings
 from dpp2.studies.compare.comparison import Comparison, Job, Plan, compare
 from dpp2.studies.compare.contenders import Method, methods
+from dpp2.studies.compare.kept import makers
 from dpp2.studies.compare.laboratory import laboratory
 from dpp2.studies.compare.references import REFERENCES, Curator
 from dpp2.studies.compare.search import Effort
@@ -218,6 +219,12 @@ def test_a_method_in_a_file_is_kept_by_its_content(tmp_path: Path) -> None:
         (method,) = methods([str(tmp_path / folder / "mine.py")])
         keys.append(Job(Cell(task, 1.0), method, EFFORT, 1, 1).key)
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_work_is_kept_by_the_code_that_makes_numbers_and_not_by_that_which_tells_them() -> None:
+    names = {path.name for path in makers()}
+    assert {"fair.py", "search.py", "dgd.py", "account.py", "logistic.py", "embedded.py"} <= names
+    assert not {"page.py", "verdicts.py", "pictures.py", "claims.py"} & names
 
 
 def test_progress_ends_at_the_end_and_counts_what_is_kept_as_done(tmp_path: Path) -> None:

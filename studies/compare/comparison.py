@@ -220,8 +220,8 @@ class _Bench:
             planned = len(jobs) * effort.runs(effort.waves) if what == "searching" and not extra else 0
             note = self.tally.phase(what if not extra else f"{what} wider, {extra}", runs, planned)
             items = [(jobs[n], found[n], wanted[jobs[n].cell]) for n in open_]
-            for n, one in zip(open_, gather(self.pool, _search, items, note, self._keep_search), strict=True):
-                found[n] = one.made
+            for n, done in zip(open_, gather(self.pool, _search, items, note, self._keep_search), strict=True):
+                found[n] = done.made
             known = [one for one in found if one is not None]
             for cell in _at_ends(jobs, known):
                 wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
@@ -247,8 +247,8 @@ class _Bench:
         open_ = mixed(n for n, one in enumerate(found) if one is None and searches[n].found)
         items = [(jobs[n], searches[n].best.point, keys[n]) for n in open_]
         note = self.tally.phase("fresh seeds", sum(job.seeds for job, *_ in items), sum(job.seeds for job in jobs))
-        for n, one in zip(open_, gather(self.pool, _measure, items, note, self._keep_outcomes), strict=True):
-            found[n] = one.made
+        for n, done in zip(open_, gather(self.pool, _measure, items, note, self._keep_outcomes), strict=True):
+            found[n] = done.made
         return [one or [] for one in found]
 
     # Kept here, and not where the work is done: a worker of a cluster may have no such folder.

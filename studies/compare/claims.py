@@ -24,7 +24,10 @@ from dpp2.studies.compare.contenders import Method
 from dpp2.studies.compare.tasks import Cell
 
 LEVEL = 0.05
-MARGIN = 3.0
+MARGIN = 12.0
+TURNED = (
+    11.6  # the largest factor that a smaller search with other seeds has turned round: why the margin is what it is
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpp2.studies.compare.claims import LEVEL, Rankings
+from dpp2.studies.compare.claims import LEVEL, MARGIN, TURNED, Rankings
 from dpp2.studies.compare.comparison import Comparison, Result
 from dpp2.studies.compare.tasks import Cell, Task
 
@@ -75,7 +75,8 @@ def answer(made: Comparison, rankings: Rankings) -> str:
         f"**Where is DPP² good, and where not?** Given the better of its two variants (τ = 0 as in the paper, or τ "
         f"searched) and compared in {len(found)} cells (data set, start, kind of ε, ε): it ends below what costs no ε "
         f"at all (staying, or one local step) beyond doubt in {len(useful)} of them{_where(useful)}. Some other method "
-        f"ends lower beyond doubt in {len(bad)}. Useful and not beaten it is in {len(good) or 'none'}{_where(good)}.",
+        f"ends lower beyond doubt in {len(bad)}. Useful, and above nobody beyond doubt, it is in {len(good) or 'none'}"
+        f"{_where(good)}.",
         f"Its gap is {_spread(factors)} times that of the best other method"
         + (f", most at {_named(most.cell)} ({_both(most)})" if most else "")
         + ".",
@@ -119,7 +120,8 @@ def may_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         f"{claimed} of {tested} pairs are ranked. A ranking says: on these data, with these noises, at this ε, with "
         f"settings searched as here, the one ends lower than the other by more than a factor of "
         f"{figure(rankings.margin)} (Student's t on paired ln Ŵ over {made.plan.seeds} fresh seeds, {100 * LEVEL:g} % "
-        "for the whole page by Holm's correction).",
+        f"for the whole page by Holm's correction). The factor was raised to {MARGIN:g} after a smaller search with "
+        f"other seeds had turned rankings round that were as large as {TURNED:g}.",
         f"Every method of a cell had the same number of tuning runs ({_listed(runs)}, by cell); {edges} of "
         f"{len(made.results)} winners lie at an end of a range.",
     ]

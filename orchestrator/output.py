@@ -73,10 +73,11 @@ def _bar(what: str) -> Iterator[Show]:
 @contextmanager
 def _heartbeat(what: str) -> Iterator[Show]:
     """From a thread of its own: what takes long may not report for a while."""
-    began, ended, state = time.monotonic(), Event(), [_PREPARING]
+    began, ended, state, first = time.monotonic(), Event(), [_PREPARING], list[tuple[float, int]]()
 
     def show(done: int, total: int, note: str) -> None:
-        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}"
+        first.append((time.monotonic(), done)) if not first else None
+        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}{_left(*first[0], done, total)}"
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
@@ -89,6 +90,14 @@ def _heartbeat(what: str) -> Iterator[Show]:
     finally:
         ended.set()
         thread.join()
+
+
+def _left(began: float, before: int, done: int, total: int) -> str:
+    """The time that the rest takes if it goes on like this; what was done before the beginning says nothing of it."""
+    if not before < done < total:
+        return ""
+    seconds = (time.monotonic() - began) * (total - done) / (done - before)
+    return f", about {seconds:.0f} s left" if seconds < 100 else f", about {seconds / 60:.0f} min left"
 
 
 def waiting(agents: list[int]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -42,15 +43,35 @@ def fan_out(
         return gather(pool, work, jobs, finished)
 
 
-def gather(pool: Executor, work: Callable[[Item], Answer], jobs: Sequence[Item], finished: Counted) -> list[Answer]:
-    """The same on an executor that is open already. `finished` is called from the executor's threads."""
-    count = itertools.count(1)
-    futures = []
+def gather(
+    pool: Executor,
+    work: Callable[[Item], Answer],
+    jobs: Sequence[Item],
+    finished: Counted,
+    arrived: Callable[[Item, Answer], None] = lambda job, answer: None,
+) -> list[Answer]:
+    """The same on an executor that is open already. Whoever keeps answers is told of each as it arrives.
+
+    `finished` and `arrived` are called from the executor's threads.
+    """
+    count, refused, futures = itertools.count(1), list[Exception](), []
+
+    def noted(job: Item, future: Future[Answer]) -> None:
+        try:
+            if not future.cancelled() and future.exception() is None:
+                arrived(job, future.result())
+        except Exception as error:  # a thread of the executor would drop it
+            refused.append(error)
+        finished(next(count), len(jobs))
+
     for job in jobs:
         future = pool.submit(work, job)
-        future.add_done_callback(lambda _: finished(next(count), len(jobs)))
+        future.add_done_callback(partial(noted, job))
         futures.append(future)
-    return [future.result() for future in futures]
+    answers = [future.result() for future in futures]
+    if refused:
+        raise refused[0]
+    return answers
 
 
 def opened(executor: str | None) -> AbstractContextManager[Executor]:

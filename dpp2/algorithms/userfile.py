@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from pydantic import Field, create_model
 
 from dpp2.algorithms.base import AlgorithmSection, NoiseSection, Program
-from dpp2.algorithms.declared import Heard, Recovered
+from dpp2.algorithms.declared import Heard, Recovered, Tunable
 from dpp2.algorithms.noise import LaplaceNoise, Scale, scale_field
 from dpp2.algorithms.useraccount import AccountedAgent, accounted_agents
 from dpp2.algorithms.usermethod import UserMethod
@@ -225,6 +225,7 @@ def _class(source: _Source, code: UserCode) -> type[FileSection]:
     made.source, made.noise_section = source, _noise_class({f"u_{name}": u for name, u in method.noise.items()})
     made.phases, made.noises = method.sends, tuple(f"noise_{name}" for name in method.noise)
     made.step, made.x_phase, made.gradient_phase = method.step, method.carries_x, method.carries_gradient
+    made.tunables = tuple(_tunable(name, *ends, method.parameters[name]) for name, ends in method.search.items())
     made.algebra = "one message" if "recovered" in method.hooks and len(method.sends) == 1 else None
     try_out(made.model_validate({"path": code.named}))
     return made
@@ -234,7 +235,15 @@ def _noise_class(scales: Mapping[str, float]) -> type[FileNoise]:
     fields: Any = {name: (Scale, scale_field(u)) for name, u in scales.items()}
     made = create_model("FileNoise", __base__=FileNoise, __module__=__name__, **fields)
     made.scales = tuple(scales)
+    ratios = (Tunable(name, 0.01, 100.0, relative=True) for name in made.scales[1:])
+    made.tunables = (*FileNoise.tunables, *ratios)
     return made
+
+
+def _tunable(name: str, low: float, high: float, default: object) -> Tunable:
+    """Beyond its range a search may go, but not below 0."""
+    whole = isinstance(default, int)
+    return Tunable(name, low, high, "log" if low else "linear", least=1.0 if whole and low else 0.0, whole=whole)
 
 
 def _kind(default: Any) -> Any:

@@ -10,12 +10,13 @@
 
 Rows are agents: `s.x` is (n, d) for the n agents owned here, all of them in one process or one in a container. A row
 rests on itself and on what comes back from a `yield`, and on nothing else; that is tried when the method is loaded.
-Keyword arguments are the method's parameters: `[algorithm]` sets them, and tables of comparisons tune the step.
+Keyword arguments are the method's parameters: `[algorithm]` sets them, and comparisons search them.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Written = Callable[..., Generator[Any, Any, Any]]  # (s, k, own, *, parameters): yields rows, returns the next state
 
 TAKEN = ("x", "grad", "values")  # names that records have already
+_EITHER_WAY = 30.0  # from a default, to where a search begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,7 @@ class UserMethod:
     carries_x: str | None
     carries_gradient: str | None
     parameters: Mapping[str, Any]  # with their defaults
+    search: Mapping[str, tuple[float, float]]  # the range of every parameter that comparisons search
     hooks: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     @property
@@ -91,6 +94,7 @@ def algorithm(
     step: str | None = ...,
     carries_x: str | None = ...,
     carries_gradient: str | None = ...,
+    search: Mapping[str, tuple[float, float]] | None = ...,
 ) -> Callable[[Written], UserMethod]: ...
 def algorithm(
     function: Written | None = None,
@@ -102,13 +106,15 @@ def algorithm(
     step: str | None = None,
     carries_x: str | None = None,
     carries_gradient: str | None = None,
+    search: Mapping[str, tuple[float, float]] | None = None,
 ) -> UserMethod | Callable[[Written], UserMethod]:
     """Make an algorithm of a function that runs one round; see the module.
 
     `sends`: the name of each message, in the order of the yields. `noise`: what is covered by Laplace noise, and its
     first scale. `state`: variables beside x. `step`: the parameter that a diverging run should try smaller (default:
     alpha, or the first). `carries_x`, `carries_gradient`: the messages that stand for x and for the gradient, for
-    whoever attacks.
+    whoever attacks. `search`: the range in which a comparison begins to search a parameter, on a logarithmic scale,
+    or on a linear one where it begins at 0 (default: every fraction > 0, from a 30th of its default to 30 times it).
     """
 
     def made(written: Written) -> UserMethod:
@@ -120,7 +126,8 @@ def algorithm(
         for given, known in ((chosen, parameters), (carries_x, messages), (carries_gradient, messages)):
             if given is not None and given not in known:
                 raise _refused(written, f"one of {', '.join(known)} where it says {given!r}")
-        return UserMethod(written, messages, covered, ("x", *state), chosen, carries_x, carries_gradient, parameters)
+        names = ("x", *state), chosen, carries_x, carries_gradient
+        return UserMethod(written, messages, covered, *names, parameters, _ranges(written, parameters, search))
 
     return made if function is None else made(function)
 
@@ -138,6 +145,21 @@ def _parameters(written: Written) -> dict[str, Any]:
             written, "at least one parameter, such as a step, each with a default: (s, k, own, *, alpha=0.1)"
         )
     return keywords
+
+
+def _ranges(
+    written: Written, parameters: Mapping[str, Any], given: Mapping[str, tuple[float, float]] | None
+) -> dict[str, tuple[float, float]]:
+    """Where comparisons begin to search."""
+    if given is None:
+        free = {name: value for name, value in parameters.items() if isinstance(value, float) and value > 0}
+        return {name: (value / _EITHER_WAY, value * _EITHER_WAY) for name, value in free.items()}
+    for name, ends in given.items():
+        if name not in parameters or isinstance(parameters[name], bool | str):
+            raise _refused(written, f"parameters that are numbers in `search`, not {name!r}")
+        if len(ends) != 2 or not 0 <= ends[0] < ends[1] < math.inf:
+            raise _refused(written, f"0 ≤ low < high as the range of {name}, not {ends!r}")
+    return {name: (float(low), float(high)) for name, (low, high) in given.items()}
 
 
 def _check_names(

@@ -7,11 +7,11 @@ so what it chooses is outside every ε: this says which method suits a problem, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,11 @@ from dpp2.studies.compare.laboratory import Outcome, laboratory
 from dpp2.studies.compare.references import REFERENCES
 from dpp2.studies.compare.search import Effort, Search, begun, carried_on, exchanged
 from dpp2.studies.compare.space import settings
+from dpp2.studies.compare.tally import Progress, Tally, Timed, mixed
 from dpp2.studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
 from dpp2.studies.parallel import gather, opened
 
 EVALUATIONS, QUICK_EVALUATIONS = 140, 40  # tuning runs of every contender in every cell, at most
-
-Progress = Callable[[int, int, str], None]
 
 _TUNING, _REPORTING = 1_000_003, 2_000_003  # first seeds; those of one comparison lie within a hundred thousand
 _SEEDS_APART = 1000  # between two comparisons with different seeds
@@ -40,7 +39,7 @@ class Plan:
     data: tuple[DataSet, ...]
     methods: tuple[Method, ...]
     epsilons: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
-    fewer: tuple[float, ...] = (10.0,)  # from every start but the first
+    fewer: tuple[float, ...] = (1.0, 10.0, 100.0)  # from every start but the first
     starts: tuple[Start, ...] = STARTS
     tracks: tuple[Track, ...] = TRACKS
     effort: Effort = field(default_factory=lambda: Effort.of(EVALUATIONS))
@@ -68,7 +67,7 @@ class Job:
     @property
     def key(self) -> str:
         task = self.cell.task
-        about = task.data.toml, task.start, task.track, self.cell.epsilon, repr(self.contender)
+        about = task.data.toml, task.start, task.track, self.cell.epsilon, self.contender.content(task)
         return key_of(about, self.effort, self.seed, repr(self.contender.axes(task)))
 
     def gap(self, point: tuple[float, ...], number: int) -> float:
@@ -138,7 +137,7 @@ class Comparison:
     plan: Plan
     results: tuple[Result, ...]
     left_out: tuple[LeftOut, ...]
-    seconds: float = 0.0
+    seconds: float = 0.0  # of a processor, for all of it
 
     def within(self, cell: Cell) -> list[Result]:
         """Of one cell, the lowest gap first, references after methods."""
@@ -175,12 +174,14 @@ def compare(
 ) -> Comparison:
     """Everything that is not kept from before, on as many workers as there are."""
     jobs, left_out = _jobs(plan)
+    store = Kept(kept)
     with opened(executor) as pool:
-        bench = _Bench(pool, Kept(kept), progress)
+        bench = _Bench(pool, store, Tally(len(jobs) * (plan.effort.runs(plan.effort.waves) + plan.seeds), progress))
         searches = bench.search(jobs, plan.effort)
         outcomes = bench.measure(jobs, searches)
     results = (Result(*parts) for parts in zip(jobs, searches, map(tuple, outcomes), strict=True))
-    return Comparison(plan, tuple(one for one in results if one.search.found), tuple(left_out))
+    seconds = store.seconds((job.key for job in jobs), map(_measured_key, jobs, searches))
+    return Comparison(plan, tuple(one for one in results if one.search.found), tuple(left_out), seconds)
 
 
 def _jobs(plan: Plan) -> tuple[list[Job], list[LeftOut]]:
@@ -200,7 +201,7 @@ class _Bench:
 
     pool: Executor
     kept: Kept
-    progress: Progress
+    tally: Tally
 
     def search(self, jobs: Sequence[Job], effort: Effort) -> list[Search]:
         """Waves for everybody; an exchange; and further waves for all of a cell while a winner is at an end."""
@@ -214,12 +215,13 @@ class _Bench:
         for job, one in zip(jobs, before, strict=True):  # a cell that was wider before stays so, for everybody
             wanted[job.cell] = max(wanted[job.cell], one.waves if one else 0)
         for extra in range(effort.more_waves + 1):
-            open_ = [n for n, one in enumerate(found) if one is None or one.waves < wanted[jobs[n].cell]]
-            note = what if not extra else f"{what} wider, {extra}"
-            items = [(jobs[n], found[n], wanted[jobs[n].cell], self.kept) for n in open_]
-            done = gather(self.pool, _search, items, partial(self._note, note))
-            for n, one in zip(open_, done, strict=True):
-                found[n] = one
+            open_ = mixed(n for n, one in enumerate(found) if one is None or one.waves < wanted[jobs[n].cell])
+            runs = sum(effort.runs_from(found[n], wanted[jobs[n].cell]) for n in open_)
+            planned = len(jobs) * effort.runs(effort.waves) if what == "searching" and not extra else 0
+            note = self.tally.phase(what if not extra else f"{what} wider, {extra}", runs, planned)
+            items = [(jobs[n], found[n], wanted[jobs[n].cell]) for n in open_]
+            for n, done in zip(open_, gather(self.pool, _search, items, note, self._keep_search), strict=True):
+                found[n] = done.made
             known = [one for one in found if one is not None]
             for cell in _at_ends(jobs, known):
                 wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
@@ -230,30 +232,36 @@ class _Bench:
         together: dict[tuple[Task, str], list[int]] = {}
         for n, job in enumerate(jobs):
             together.setdefault((job.cell.task, job.contender.label), []).append(n)
-        open_ = [n for n, one in enumerate(found) if not one.exchanged]
-        items = []
+        open_, items, runs = mixed(n for n, one in enumerate(found) if not one.exchanged), [], 0
         for n in open_:
             group = together[jobs[n].cell.task, jobs[n].contender.label]
-            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n), self.kept))
-        done = dict(zip(open_, gather(self.pool, _exchanged, items, partial(self._note, "exchanging")), strict=True))
-        return [done.get(n, one) for n, one in enumerate(found)]
+            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n)))
+            runs += (len(group) - 1) * jobs[n].effort.exchange
+        done = gather(self.pool, _exchanged, items, self.tally.phase("exchanging", runs), self._keep_search)
+        after = {n: one.made for n, one in zip(open_, done, strict=True)}
+        return [after.get(n, one) for n, one in enumerate(found)]
 
     def measure(self, jobs: Sequence[Job], searches: Sequence[Search]) -> list[list[Outcome]]:
-        keys = [key_of(job.key, search.best.point, job.seeds) for job, search in zip(jobs, searches, strict=True)]
+        keys = list(map(_measured_key, jobs, searches))
         found = [self.kept.outcomes(key) for key in keys]
-        open_ = [n for n, one in enumerate(found) if one is None and searches[n].found]
-        done = gather(
-            self.pool,
-            _measure,
-            [(jobs[n], searches[n].best.point, self.kept, keys[n]) for n in open_],
-            partial(self._note, "fresh seeds"),
-        )
-        for n, one in zip(open_, done, strict=True):
-            found[n] = one
+        open_ = mixed(n for n, one in enumerate(found) if one is None and searches[n].found)
+        items = [(jobs[n], searches[n].best.point, keys[n]) for n in open_]
+        note = self.tally.phase("fresh seeds", sum(job.seeds for job, *_ in items), sum(job.seeds for job in jobs))
+        for n, done in zip(open_, gather(self.pool, _measure, items, note, self._keep_outcomes), strict=True):
+            found[n] = done.made
         return [one or [] for one in found]
 
-    def _note(self, note: str, done: int, total: int) -> None:
-        self.progress(done, total, note)
+    # Kept here, and not where the work is done: a worker of a cluster may have no such folder.
+
+    def _keep_search(self, item: tuple[Job, Any, Any], done: Timed[Search]) -> None:
+        self.kept.keep_search(item[0].key, done.made, done.seconds)
+
+    def _keep_outcomes(self, item: tuple[Job, Any, str], done: Timed[list[Outcome]]) -> None:
+        self.kept.keep_outcomes(item[2], done.made, done.seconds)
+
+
+def _measured_key(job: Job, search: Search) -> str:
+    return key_of(job.key, search.best.point, job.seeds)
 
 
 def _at_ends(jobs: Sequence[Job], searches: Iterable[Search]) -> set[Cell]:
@@ -261,22 +269,16 @@ def _at_ends(jobs: Sequence[Job], searches: Iterable[Search]) -> set[Cell]:
     return {job.cell for job, search in pairs if search.edges(job.contender.axes(job.cell.task))}
 
 
-def _search(item: tuple[Job, Search | None, int, Kept]) -> Search:
-    job, before, waves, kept = item
-    found = searched(job, before, waves)
-    kept.keep_search(job.key, found)
-    return found
+def _search(item: tuple[Job, Search | None, int]) -> Timed[Search]:
+    job, before, waves = item
+    return Timed.of(lambda: searched(job, before, waves))
 
 
-def _exchanged(item: tuple[Job, Search, tuple[Search, ...], Kept]) -> Search:
-    job, before, others, kept = item
-    found = exchanged(before, others, job.gap, job.effort)
-    kept.keep_search(job.key, found)
-    return found
+def _exchanged(item: tuple[Job, Search, tuple[Search, ...]]) -> Timed[Search]:
+    job, before, others = item
+    return Timed.of(lambda: exchanged(before, others, job.gap, job.effort))
 
 
-def _measure(item: tuple[Job, tuple[float, ...], Kept, str]) -> list[Outcome]:
-    job, point, kept, key = item
-    found = measured(job, point)
-    kept.keep_outcomes(key, found)
-    return found
+def _measure(item: tuple[Job, tuple[float, ...], str]) -> Timed[list[Outcome]]:
+    job, point, _ = item
+    return Timed.of(lambda: measured(job, point))

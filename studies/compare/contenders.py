@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
+from dpp2.algorithms.base import AlgorithmSection
 from dpp2.algorithms.declared import Tunable
 from dpp2.arrays import Array
 from dpp2.errors import UnknownName
@@ -41,6 +43,9 @@ class Contender(Protocol):
     def ended(self, cell: Cell, point: Point, seed: int) -> Array | None:
         """x of all agents after a run that spends exactly the ε of the cell; None where there is no such run."""
 
+    def content(self, task: Task) -> object:
+        """What it is, wherever it lies: results are kept under this."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -51,12 +56,15 @@ class Method:
     held: tuple[tuple[str, object], ...] = ()
 
     @property
+    def section(self) -> type[AlgorithmSection]:
+        return ALGORITHMS[self.algorithm].chosen({"name": self.algorithm, **dict(self.held)})
+
+    @property
     def papers_own(self) -> bool:
-        return ALGORITHMS[self.algorithm].papers_own
+        return self.section.papers_own
 
     def axes(self, task: Task) -> tuple[Axis, ...]:
-        section = ALGORITHMS[self.algorithm]
-        held = dict(self.held)
+        section, held = self.section, dict(self.held)
         own = [Axis("algorithm", one) for one in section.tunables if one.key not in held]
         noise = [Axis("noise", one) for one in section.noise_section.tunables]
         return (*own, *noise, *([] if section.plans_rounds else [_ROUNDS]))
@@ -87,9 +95,14 @@ class Method:
             return float("nan")
         return spent(prepared.experiment, cell.task.track, laboratory(cell.task.data).bounds)
 
+    def content(self, task: Task) -> object:
+        """A method in a file counts by the digest of the file."""
+        base = _base(task.data, self, task.start, bool(task.track.delta)).experiment
+        return self.label, base.algorithm.digest_table(), base.noise.digest_table()
+
     def refusal(self, task: Task) -> str | None:
         """Why it has no place in this task, if it has none."""
-        other = ALGORITHMS[self.algorithm].with_noise_it_is
+        other = self.section.with_noise_it_is
         if other:
             return f"with noise it is {other}, which is compared"
         try:
@@ -100,14 +113,24 @@ class Method:
 
 
 def methods(names: Sequence[str] | None = None) -> list[Method]:
-    """By name (none: all of them), the paper's own first."""
+    """By name (none: all of them), the paper's own first; `FILE.py` or `FILE.py:function` is a method of the user's."""
     known = _known()
-    for name in names or ():
-        if name not in known:
+    found = [_in_file(name) if ".py" in name else known.get(name) for name in names or known]
+    for name, method in zip(names or (), found, strict=names is not None):
+        if method is None:
             raise UnknownName("--algorithms", name, name, list(known))
-    if names and len(set(names)) < len(names):
-        raise BadInput("--algorithms", ",".join(names), "every name once")
-    return [known[name] for name in names or known]
+    chosen = [method for method in found if method]
+    if len({method.label for method in chosen}) < len(chosen):
+        raise BadInput("--algorithms", ",".join(names or ()), "every name once")
+    return chosen
+
+
+def _in_file(name: str) -> Method:
+    """Named after its function. Its digest is held, so a file that is changed meanwhile is refused."""
+    path, _, function = name.partition(":")
+    place = {"path": str(Path(path).absolute()), **({"function": function} if function else {})}
+    section: Any = ALGORITHMS["file"].chosen(place)
+    return Method(section.source.method.name, "file", (*place.items(), ("sha256", section.source.sha256)))
 
 
 def _known() -> dict[str, Method]:
@@ -121,7 +144,7 @@ def _known() -> dict[str, Method]:
 @lru_cache(maxsize=256)
 def _base(data: DataSet, method: Method, start: str, approximate: bool) -> PreparedRun:
     """The method with its defaults on the data, before its algorithm settles what it leaves open."""
-    section, tables = ALGORITHMS[method.algorithm], data.tables()
+    section, tables = method.section, data.tables()
     if section.topology and tables["network"]["topology"] != section.topology:  # its own network, or none at all
         tables["network"] = {key: tables["network"][key] for key in ("agents", "weights")}
     noise = {} if approximate else dict(section.noise_section.pure)

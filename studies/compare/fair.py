@@ -8,6 +8,10 @@ move by, b what the grid costs at any scale. Both come from the account of the m
     (ε, δ_dp), Gauss          exact, by μ² = Σ (a/f + b)² (`dpp2.privacy.gdp`)
 One bisection finds f. Methods whose own scale is left open solve for it themselves when the experiment is settled.
 Adjacency, M_i and dimension belong to the problem and are the same for all methods.
+
+A sampler with finite words leaves a δ_dp of its own, Σ d (1 + e^t) 2^−80 over messages that must hide t scales, for
+Gauss and Laplace alike. Of an (ε, δ_dp) it may take `_TAIL`. Where it would take more, as it does at large ε, the run
+spends the largest ε′ < ε at which it does not: who keeps ε′ keeps ε.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from dpp2.studies.compare.tasks import Track
 
 _NO_PURE = "Gaussian noise has no pure ε"
 _NOTHING_TO_HIDE = 1e-9  # a factor where one round releases nothing private: less would be finer than float64 carries
+_TAIL = 1e-3  # the share of δ_dp that a sampler may take
+_LEAST, _NARROWINGS = 1e-3, 7  # of ε: what is tried where all of it cannot be spent, down to 5 % between two of them
 _HUGE = 1e100  # a factor under which nothing but the grid's share is left
 
 
@@ -40,17 +46,27 @@ class Bounds:
 
 
 def fitted(experiment: Experiment, epsilon: float, track: Track, bounds: Bounds) -> Experiment | Unsupported:
-    """The experiment with the noise that spends ε over its rounds, settled; or why no noise does."""
+    """The experiment with the noise that spends ε over its rounds, or as much of it as it can; or why no noise does."""
+    whole = _fitted(experiment, epsilon, track, bounds)
+    if not isinstance(whole, Unsupported) or not track.delta:
+        return whole
+    part = _fitted(experiment, _LEAST * epsilon, track, bounds)
+    if isinstance(part, Unsupported):
+        return whole
+    low, high = math.log(_LEAST), 0.0
+    for _ in range(_NARROWINGS):
+        middle = (low + high) / 2
+        tried = _fitted(experiment, math.exp(middle) * epsilon, track, bounds)
+        low, high, part = (low, middle, part) if isinstance(tried, Unsupported) else (middle, high, tried)
+    return part
+
+
+def _fitted(experiment: Experiment, epsilon: float, track: Track, bounds: Bounds) -> Experiment | Unsupported:
+    """Settled, with all of ε spent."""
     noise = experiment.noise
     asked = replace(experiment, privacy=experiment.privacy.updated(budget=epsilon, delta=track.delta or 1e-5))
     if any(getattr(noise, name) is None for name in noise.scales):
-        try:
-            settled = asked.algorithm.settled(asked)
-            releases = _releases(settled, bounds)
-            refused = releases if isinstance(releases, Unsupported) else _refused(releases, settled.run.rounds, track)
-            return refused or settled
-        except BadInput as error:  # no own scale keeps this ε
-            return Unsupported(str(error))
+        return _settled(asked, track, bounds)
     noisy = with_noise(asked)
     releases = _releases(noisy, bounds)
     if isinstance(releases, Unsupported):
@@ -61,7 +77,28 @@ def fitted(experiment: Experiment, epsilon: float, track: Track, bounds: Bounds)
     factors = [_factor(one, noisy.run.rounds, epsilon, track) for one in releases]
     if not np.isfinite(factors).all():
         return Unsupported(f"no noise keeps ε = {epsilon:g} over {noisy.run.rounds} rounds")
-    return scale_noise(noisy, max(factors))
+    factor = max(factors)
+    if any(_tail(one.scaled(factor), noisy.run.rounds, track) > _TAIL * track.delta for one in releases):
+        return Unsupported(f"at ε = {epsilon:g} the sampler's tail takes more of δ_dp than there is")
+    return scale_noise(noisy, factor)
+
+
+def _settled(asked: Experiment, track: Track, bounds: Bounds) -> Experiment | Unsupported:
+    """By a method that solves for its own scale."""
+    try:
+        settled = asked.algorithm.settled(asked)
+    except BadInput as error:  # no own scale keeps this ε
+        return Unsupported(str(error))
+    releases = _releases(settled, bounds)
+    refused = releases if isinstance(releases, Unsupported) else _refused(releases, settled.run.rounds, track)
+    return refused or settled
+
+
+def _tail(one: Releases, rounds: int, track: Track) -> float:
+    """δ_dp of Laplace words that are finite; with a pure ε it is beside it, and that of Gauss is in its account."""
+    if not track.delta or one.log_ratios(1) is not None:
+        return 0.0
+    return float(2.0 ** one.log2_delta(rounds))
 
 
 def spent(experiment: Experiment, track: Track, bounds: Bounds) -> float:
@@ -124,7 +161,7 @@ def _gaussian_factor(one: Releases, logs: tuple[Array, Array], rounds: int, epsi
 def _mu_at(epsilon: float, delta: float) -> float:
     from dpp2.privacy import gdp
 
-    return gdp.mu_at(epsilon, delta * 0.999)
+    return gdp.mu_at(epsilon, delta * (1 - _TAIL))
 
 
 def _total(costs: Array, track: Track) -> float:
@@ -132,7 +169,7 @@ def _total(costs: Array, track: Track) -> float:
     if not track.delta:
         return total
     rho = float((costs**2).sum()) / 2
-    return min(total, rho + 2 * math.sqrt(rho * math.log(1 / track.delta)))
+    return min(total, rho + 2 * math.sqrt(rho * math.log(1 / (track.delta * (1 - _TAIL)))))
 
 
 def _solved(cost: Callable[[float], float], target: float) -> float:

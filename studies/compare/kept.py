@@ -1,22 +1,28 @@
 """What a comparison has finished, kept on disk: it is taken up where it was stopped.
 
 A file for each search and each measurement, under a name that says what it is about and under which settings it was
-made. Another version of the data, other efforts or seeds have other names: nothing wrong is ever taken up.
+made. Other data, efforts, seeds or methods have other names, and so has another version of the code that makes the
+numbers: nothing wrong is ever taken up. Beside the work stands what it cost, in seconds of a processor.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import dpp2
 from dpp2.store.files import write_text
 from dpp2.studies.compare.laboratory import Outcome
 from dpp2.studies.compare.search import Search, Tried
 
-_FORMAT = 1  # to be raised when the same words would mean other numbers
+_HERE, _MATHEMATICS = Path(__file__).parent, Path(dpp2.__file__).parent
+_MAKERS = (_HERE, *(_MATHEMATICS / room for room in (".", "algorithms", "privacy", "problems")))
+_TELLERS = frozenset({"claims.py", "page.py", "pictures.py", "verdicts.py"})  # of the files here: these make no number
 
 
 @dataclass(frozen=True)
@@ -34,17 +40,26 @@ class Kept:
             tried, tuple((low, high) for low, high in found["ranges"]), found["waves"], found.get("exchanged", False)
         )
 
-    def keep_search(self, key: str, search: Search) -> None:
+    def keep_search(self, key: str, search: Search, seconds: float) -> None:
         tried = [[one.point, one.gaps] for one in search.tried]
         about = {"waves": search.waves, "exchanged": search.exchanged}
-        self._write(f"{key}-search", {"tried": tried, "ranges": search.ranges, **about})
+        before = self._seconds(f"{key}-search")
+        self._write(f"{key}-search", {"tried": tried, "ranges": search.ranges, **about, "seconds": before + seconds})
 
     def outcomes(self, key: str) -> list[Outcome] | None:
         found = self._read(f"{key}-measured")
         return None if found is None else [Outcome(**one) for one in found["outcomes"]]
 
-    def keep_outcomes(self, key: str, outcomes: list[Outcome]) -> None:
-        self._write(f"{key}-measured", {"outcomes": [asdict(one) for one in outcomes]})
+    def keep_outcomes(self, key: str, outcomes: list[Outcome], seconds: float) -> None:
+        self._write(f"{key}-measured", {"outcomes": [asdict(one) for one in outcomes], "seconds": seconds})
+
+    def seconds(self, searches: Iterable[str], measurements: Iterable[str]) -> float:
+        """What these cost a processor, whenever and wherever it was."""
+        names = [*(f"{key}-search" for key in searches), *(f"{key}-measured" for key in measurements)]
+        return sum(map(self._seconds, names))
+
+    def _seconds(self, name: str) -> float:
+        return float((self._read(name) or {}).get("seconds", 0.0))
 
     def _read(self, name: str) -> Any:
         if self.folder is None:
@@ -61,5 +76,15 @@ class Kept:
 
 
 def key_of(*parts: object) -> str:
-    """A name for what these decide."""
-    return hashlib.sha256(repr((_FORMAT, *parts)).encode()).hexdigest()[:24]
+    """A name for what these decide, made by this code."""
+    return hashlib.sha256(repr((_code(), *parts)).encode()).hexdigest()[:24]
+
+
+@cache
+def _code() -> str:
+    """A digest of every file that the numbers come from."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in makers())).hexdigest()
+
+
+def makers() -> list[Path]:
+    return sorted(path for folder in _MAKERS for path in folder.glob("*.py") if path.name not in _TELLERS)

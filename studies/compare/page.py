@@ -60,14 +60,14 @@ def _standings(made: Comparison, rankings: Rankings) -> str:
 def _standing(one: verdicts.Standing | None) -> str:
     if one is None:
         return "–"
-    said = f"{one.factor:.2g} ({one.best.label})"
+    said = f"{verdicts.figure(one.factor)} ({one.best.label})"
     sure = one.best.label in one.lower or one.best.label in one.higher
     return f"**{said}**" if sure else said
 
 
 def _method(made: Comparison, command: str) -> list[str]:
     plan = made.plan
-    took = f" in {made.seconds / 60:.0f} minutes" if made.seconds else ""
+    took = f" in {made.seconds / 60:.0f} minutes of one processor" if made.seconds else ""
     return [
         f"Written by `{command}`{took}; every number is from runs of that command. {len(made.results)} results in "
         f"{len(made.cells)} cells; seed {plan.seed}.",
@@ -75,15 +75,19 @@ def _method(made: Comparison, command: str) -> list[str]:
             (
                 "A task is a data set, a start (zero, or a standard normal x⁰ that all methods share) and a kind of ε: "
                 f"pure, or (ε, δ_dp = {DELTA:g}). δ and M̄ are public and the same for everybody. In the second kind "
-                "Laplace noise is accounted by zCDP where that is less than its pure ε, Gaussian noise exactly; dpp3 "
-                "and decor hold against any one colluding agent besides.",
+                "Laplace noise is accounted by zCDP where that is less than its pure ε, which is an upper bound, and "
+                "Gaussian noise exactly; dpp3 and decor hold against any one colluding agent besides.",
                 _effort(plan),
-                "For every candidate the noise is scaled, by the method's own account, until its rounds spend just ε.",
+                "For every candidate the noise is scaled, by the method's own account, until its rounds spend just ε. "
+                "Of an (ε, δ_dp) the finite words of the sampler take their share, from Gaussian and Laplace noise "
+                "alike; where they would take all of δ_dp, as they do at large ε, the run spends less than ε.",
                 f"Reported are {plan.seeds} fresh seeds: mean ± standard error. Ŵ is the gap, F(x̄) − F* the excess of "
                 "the mean objective at the agents' mean, accuracy that on held-out records, and the last number the "
                 "winner's rounds (dpp3: its gradient rounds).",
                 "References: stay; the best local step (no message, no ε); one noisy gradient each, averaged by "
                 "gossip; a curator who is trusted with every gradient and adds noise once; no privacy.",
+                "Tuning and reporting share no random numbers. `dpp2 compare mine.toml` does the same on a problem of "
+                "your own, `--algorithms dpp2,mine.py` with a method of your own (docs/python.md).",
             )
         ),
         "What of the paper's own figures and of its Table I reproduces is in [reproduced.md](reproduced.md).",
@@ -91,15 +95,17 @@ def _method(made: Comparison, command: str) -> list[str]:
 
 
 def _effort(plan: Plan) -> str:
-    effort, others = plan.effort, len(plan.epsilons) - 1
-    exchange = f"then what won at the {others} other ε, on {1 + effort.trials} seeds each; " if effort.exchanges else ""
+    effort = plan.effort
+    each = f"on {effort.exchange} seeds each"
+    exchange = f"then what won at the other ε of the same task, {each}; " if effort.exchanges else ""
+    others = sorted({len(plan.cells(task)) - 1 for task in plan.tasks})
+    runs = " or ".join(dict.fromkeys(str(effort.runs(effort.waves, count)) for count in others))
     return (
         "Every method is searched jointly over all settings that it declares and over the number of rounds, from 1 on: "
         f"{effort.first} points, its defaults and a scrambled Sobol sequence; then {effort.waves} waves of "
         f"{effort.around} points around the best, with {effort.finalists} finalists on {effort.trials} new seeds each; "
-        f"{exchange}in all "
-        f"{effort.runs(effort.waves, others)} runs for everybody. Where a winner lies at an end of a range, the range "
-        "is widened and everybody in that cell gets another wave."
+        f"{exchange}in all {runs} runs, as many for everybody in a cell. Where a winner lies at an end of a range, the "
+        "range is widened and everybody in that cell gets another wave."
     )
 
 
@@ -130,7 +136,7 @@ def table_of(made: Comparison, task: Task) -> tuple[tuple[str, ...], list[tuple[
 
 def _cell(one: Result | None) -> str:
     if one is None:
-        return "no account"
+        return "no run"
     if not one.complete:
         return f"lost in {sum(not math.isfinite(gap) for gap in one.of('gap'))} seeds"
     error = one.error("gap")
@@ -168,7 +174,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
             "seed": plan.seed,
             "effort": asdict(plan.effort),
         },
-        "seconds": made.seconds,
+        "cpu_seconds": made.seconds,
         "results": [_result(one) for one in made.results],
         "rankings": [
             _where(one.cell.task)

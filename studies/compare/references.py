@@ -36,6 +36,9 @@ class _Reference:
     def own(self, task: Task) -> Point:
         return tuple(0.5 for _ in self.axes(task))
 
+    def content(self, task: Task) -> object:
+        return repr(self)
+
 
 @dataclass(frozen=True)
 class Stay(_Reference):

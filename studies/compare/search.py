@@ -60,9 +60,18 @@ class Effort:
         """Whether winners are exchanged between ε: a quick look does without."""
         return self.first > _FEW
 
+    @property
+    def exchange(self) -> int:
+        """Runs of a try of what won at another ε."""
+        return 1 + self.trials if self.exchanges else 0
+
     def runs(self, waves: int, others: int = 0) -> int:
         """In all, with an exchange between so many other ε."""
-        return self.first + waves * self.wave + (others * (1 + self.trials) if self.exchanges else 0)
+        return self.first + waves * self.wave + others * self.exchange
+
+    def runs_from(self, search: Search | None, waves: int) -> int:
+        """That are missing from a search until so many waves are done."""
+        return (waves - search.waves) * self.wave if search else self.runs(waves)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from dpp2 import Experiment
+from dpp2 import BadInput, Experiment
 from dpp2.experiment import Tables
 
 Start = Literal["zero", "normal"]
@@ -115,10 +115,22 @@ BUNDLED: Mapping[str, tuple[str, Mapping[str, object]]] = {
 }
 
 
-def bundled() -> list[DataSet]:
-    return [DataSet.of(name, about, Experiment.load(overrides=settings)) for name, (about, settings) in BUNDLED.items()]
+def bundled(names: Iterable[str] = tuple(BUNDLED)) -> list[DataSet]:
+    chosen = ((name, *BUNDLED[name]) for name in names)
+    return [DataSet.of(name, about, Experiment.load(overrides=settings)) for name, about, settings in chosen]
 
 
-def of_files(files: Sequence[tuple[Path, Experiment]]) -> list[DataSet]:
-    """One data set for each file."""
-    return [DataSet.of(path.stem, f"the problem of {path.name}", experiment) for path, experiment in files]
+def of_files(files: Sequence[Path], load: Callable[[Path], Experiment]) -> list[DataSet]:
+    """One data set for each: an experiment's file, or the name of a bundled one."""
+    found = [one for path in files for one in _named(path, load)]
+    names = [one.name for one in found]
+    for path, name in zip(files, names, strict=True):
+        if names.count(name) > 1:  # they would share one picture
+            raise BadInput("FILE", str(path), "files with names of their own")
+    return found
+
+
+def _named(path: Path, load: Callable[[Path], Experiment]) -> list[DataSet]:
+    if str(path) in BUNDLED and not path.exists():
+        return bundled([str(path)])
+    return [DataSet.of(path.stem, f"the problem of {path.name}", load(path))]

@@ -158,6 +158,21 @@ class TestHeartbeat:
         assert re.fullmatch(r"rounds: preparing \(\d+ s\)", before)
         assert re.fullmatch(r"rounds: 1,200 of 20,000, gap 1.0e-03 \(\d+ s\)", after)
 
+    def test_says_how_much_time_is_left(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """By what was done since it began: half of the runs are kept from before."""
+        monkeypatch.setattr(output, "HEARTBEAT_SECONDS", 0.01)
+        with progress_bar("compare") as show:
+            show(500, 1000, "searching")
+            time.sleep(0.2)
+            show(501, 1000, "searching")
+            self.next_line(capsys)
+            line = self.next_line(capsys)
+        left = re.search(r"501 of 1,000, searching, about (\d+) (s|min) left", line)
+        assert left
+        assert float(left[1]) * {"s": 1, "min": 60}[left[2]] > 90
+
     def next_line(self, capsys: pytest.CaptureFixture[str]) -> str:
         said = ""
         while not said.endswith("\n"):

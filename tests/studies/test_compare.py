@@ -11,19 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpp2 import Experiment
+from dpp2 import BadInput, Experiment
 from dpp2.algorithms import ALGORITHMS
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.store.files import json_text
-from dpp2.studies.compare import page
+from dpp2.studies.compare import page, pictures
 from dpp2.studies.compare.claims import Rankings
-from dpp2.studies.compare.comparison import Comparison, Plan, compare
+from dpp2.studies.compare.comparison import Comparison, Job, Plan, compare
 from dpp2.studies.compare.contenders import Method, methods
+from dpp2.studies.compare.kept import makers
 from dpp2.studies.compare.laboratory import laboratory
 from dpp2.studies.compare.references import REFERENCES, Curator
 from dpp2.studies.compare.search import Effort
-from dpp2.studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled
+from dpp2.studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled, of_files
 from tests.conftest import Call
 
 SMALL = {"network.agents": 6, "network.topology": "ring", "problem.dimension": 3, "problem.samples": 20}
@@ -38,6 +39,23 @@ topology = "ring"
 [problem]
 dimension = 2
 samples = 8
+"""
+
+
+OWN = """
+from dpp2 import algorithm
+
+
+@algorithm(noise={"x": 1.0}, carries_x="m")
+def descent(s, k, own, *, alpha=0.2):
+    m = own.noisy("x", s.x)
+    Pm = yield m
+    return {"x": m - Pm - alpha * own.gradient(s.x)}
+
+
+@descent.account
+def cost(agent):
+    return agent.step_releases(agent.alpha)
 """
 
 
@@ -85,6 +103,19 @@ def test_every_algorithm_takes_part_or_says_why_not() -> None:
     refused = {label for label, reason in reasons.items() if reason}
     assert refused == {"privsgp-vr", "wang-basar", "diff2", "decor", "gradient-tracking"}
     assert reasons["gradient-tracking"] == "with noise it is diadsp, which is compared"
+
+
+@pytest.mark.parametrize("name", ["dpp3", "decor", "diff2", "wang-basar", "dgd", "dpp2"])
+def test_a_large_epsilon_is_kept_by_everybody_and_the_samplers_tail_with_it(name: str) -> None:
+    """Gaussian words are as finite as Laplace's: who cannot spend all of ε spends less, and is not left out."""
+    (method,), cell = methods([name]), Cell(Task(DATA, "zero", APPROXIMATE), 1000.0)
+    prepared = method.prepared(cell, tuple(0.5 for _ in method.axes(cell.task)), 1)
+    assert not isinstance(prepared, Unsupported)
+    experiment, bounds = prepared.experiment, laboratory(DATA).bounds
+    found = experiment.algorithm.accounts(experiment, bounds.dimension, bounds.adjacency, bounds.smoothness)
+    assert not isinstance(found, Unsupported)
+    assert max(one.log2_delta(experiment.run.rounds) for one in found) <= math.log2(APPROXIMATE.delta)
+    assert 1 < method.spent(cell, tuple(0.5 for _ in method.axes(cell.task))) <= 1000 * (1 + 1e-9)
 
 
 def test_what_wins_at_one_epsilon_is_tried_at_the_others() -> None:
@@ -179,6 +210,39 @@ def test_what_is_kept_is_not_run_again_and_gives_the_same(tmp_path: Path, monkey
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_method_in_a_file_is_kept_by_its_content(tmp_path: Path) -> None:
+    task = Task(DATA, "zero", PURE)
+    keys = []
+    for folder, source in (("one", OWN), ("two", OWN), ("three", OWN.replace("0.2", "0.3"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text(source)
+        (method,) = methods([str(tmp_path / folder / "mine.py")])
+        keys.append(Job(Cell(task, 1.0), method, EFFORT, 1, 1).key)
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_work_is_kept_by_the_code_that_makes_numbers_and_not_by_that_which_tells_them() -> None:
+    names = {path.name for path in makers()}
+    assert {"fair.py", "search.py", "dgd.py", "account.py", "logistic.py", "embedded.py"} <= names
+    assert not {"page.py", "verdicts.py", "pictures.py", "claims.py"} & names
+
+
+def test_progress_ends_at_the_end_and_counts_what_is_kept_as_done(tmp_path: Path) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
+    for fresh in (True, False):
+        seen: list[tuple[int, int]] = []
+        compare(plan, kept=tmp_path, executor="processes:1", progress=lambda *at, seen=seen: seen.append(at[:2]))
+        assert (seen[0][0] == 0) is fresh
+        assert seen[-1][0] == seen[-1][1]
+        assert seen == sorted(seen)
+
+
+def test_what_it_cost_is_kept_with_it(tmp_path: Path) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
+    first, again = (compare(plan, kept=tmp_path, executor="processes:1").seconds for _ in range(2))
+    assert again == first > 0
+
+
 def test_another_seed_is_another_comparison(tmp_path: Path) -> None:
     plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
     one, two = (compare(replace(plan, seed=seed), kept=tmp_path, executor="processes:1") for seed in (1, 2))
@@ -232,10 +296,38 @@ def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> N
     assert Path(printed["files"]["page"]).read_text().count("`dpp2 compare mine.toml --algorithms dmsp,wang-basar") == 1
 
 
+def test_a_researchers_own_method_is_searched_like_any_other(tmp_path: Path, dpp2: Call) -> None:
+    (tmp_path / "mine.toml").write_text(FILE)
+    (tmp_path / "own.py").write_text(OWN)
+    words = ("--algorithms", f"dgd,{tmp_path / 'own.py'}", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
+    ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
+    assert ended.code == 0
+    found = {one["method"]: one for one in json.loads(ended.out)["results"] if one["track"] == "pure"}
+    assert set(found["descent"]["settings"]) == {"algorithm.alpha", "noise.decay", "run.rounds"}
+    assert found["descent"]["evaluations"] == found["dgd"]["evaluations"]
+
+
+def test_data_sets_are_files_or_names() -> None:
+    (digits,) = of_files([Path("digits")], load=lambda path: pytest.fail(f"{path} is no file"))
+    assert digits == next(one for one in bundled() if one.name == "digits")
+    with pytest.raises(BadInput, match="names of their own"):
+        of_files([Path("a/mine.toml"), Path("b/mine.toml")], load=lambda path: Experiment.load(overrides=SMALL))
+
+
+def test_names_of_lines_do_not_overlap() -> None:
+    places = pictures.spread([0.0, 0.01, 0.5, 0.52, 0.9, 0.99, 1.0])
+    assert np.diff(places).min() > 0.05
+    assert (min(places), max(places)) == pytest.approx((0.0, 1.0))
+    assert pictures.spread([0.2, 0.6]) == [0.2, 0.6]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--algorithms", "dpp9"], "--algorithms = 'dpp9': expected one of"),
+        (["--algorithms", "nowhere.py"], "algorithm.path = "),
+        (["nowhere.toml"], "FILE = 'nowhere.toml': expected a readable TOML file"),
         (["--algorithms", "dgd,dgd"], "--algorithms = 'dgd,dgd': expected every name once"),
         (["--epsilon", "0"], "--epsilon = '0': expected finite numbers > 0"),
         (["--epsilon", "1,inf"], "--epsilon = '1,inf': expected finite numbers > 0"),

@@ -20,6 +20,7 @@ from dpp2.studies.compare.tasks import PURE, Cell, DataSet, Task
 SMALL = {"network.agents": 4, "network.topology": "ring", "problem.dimension": 2, "problem.samples": 5}
 DATA = DataSet.of("small", "small", Experiment.load(overrides=SMALL))
 METHODS = tuple(methods(["dpp2", "dmsp", "dgd"]))
+(DAMPED,) = methods(["dpp2-damped"])
 PLAN = Plan((DATA,), METHODS, (1.0,), starts=("zero",), tracks=(PURE,), effort=Effort.of(28), seeds=10)
 CELL = Cell(Task(DATA, "zero", PURE), 1.0)
 
@@ -40,7 +41,7 @@ def made(*results: Result) -> Rankings:
 
 
 def test_what_is_far_apart_is_ranked() -> None:
-    found = made(drawn(METHODS[0], 10.0, 1), drawn(METHODS[1], 1.0, 2), drawn(METHODS[2], 1.1, 3))
+    found = made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2), drawn(METHODS[2], 1.1, 3))
     assert found.better_than(CELL, "dpp2") == ["dmsp", "dgd"]
 
 
@@ -55,6 +56,15 @@ def test_a_sure_difference_below_the_margin_is_not_claimed() -> None:
     found = made(drawn(METHODS[0], 0.9 * MARGIN, 1, 1e-3), drawn(METHODS[1], 1.0, 2, 1e-3))
     assert found.all[0].p < 1e-6
     assert found.claimed == {}
+
+
+def test_the_margin_is_what_a_search_is_seen_to_miss() -> None:
+    """τ open contains τ = 0: it ends 30 times as high here, so 20 times is no ranking either."""
+    missed = drawn(DAMPED, 30.0, 1, 1e-3), drawn(METHODS[0], 1.0, 2, 1e-3)
+    found = made(*missed, drawn(METHODS[1], 1 / 20, 3, 1e-3))
+    assert found.margin == pytest.approx(30, rel=0.01)
+    assert found.better_than(CELL, "dpp2") == []
+    assert found.better_than(CELL, "dpp2-damped") == ["dmsp"]
 
 
 def test_pairs_share_their_seeds() -> None:
@@ -82,7 +92,7 @@ def test_holm_rejects_in_order() -> None:
 
 
 def test_two_comparisons_contradict_each_other_where_a_claim_is_turned_round() -> None:
-    one = made(drawn(METHODS[0], 10.0, 1), drawn(METHODS[1], 1.0, 2))
+    one = made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2))
     same = made(drawn(METHODS[0], 8.0, 3), drawn(METHODS[1], 1.2, 4))
     other = made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6))
     assert contradictions(one, same) == []

@@ -18,7 +18,13 @@ import pytest
 from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
 from dpp2.orchestrator.runner import RunFailed
-from dpp2.studies.parallel import fan_out, opened
+from dpp2.studies.compare import page
+from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.contenders import methods
+from dpp2.studies.compare.search import Effort
+from dpp2.studies.compare.tasks import DataSet
+from dpp2.studies.parallel import fan_out, gather, opened
+from tests.studies.test_compare import OWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +90,14 @@ def test_a_scheduler_that_does_not_answer_is_bad_input(monkeypatch: pytest.Monke
         pass
 
 
+def test_an_answer_that_cannot_be_kept_is_an_error() -> None:
+    def full(job: int, answer: Array) -> None:
+        raise OSError(f"no space for {job}")
+
+    with opened("processes:1") as pool, pytest.raises(OSError, match="no space for 1"):
+        gather(pool, gaps, [1, 2], lambda done, total: None, full)
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path) -> None:
     jobs = [(seed, str(tmp_path)) for seed in range(1, 13)]
@@ -100,6 +114,23 @@ def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path) -> No
     assert [np.array_equal(a, gaps(seed)) for a, (seed, _) in zip(found, jobs, strict=True)] == [True] * len(jobs)
     worked = {int(path.name.split("-")[0]) for path in tmp_path.glob("*-*") if path.name.split("-")[0].isdigit()}
     assert worked == {worker.pid for worker in workers}
+
+
+@pytest.mark.slow
+def test_a_comparison_on_dask_is_the_same_and_is_kept_where_it_was_asked_for(tmp_path: Path) -> None:
+    data = DataSet.of("small", "small", Experiment.load(overrides={"network.topology": "ring", "network.agents": 5}))
+    effort = Effort(first=4, waves=1, around=4, finalists=1, trials=1, more_waves=1)
+    (tmp_path / "mine.py").write_text(OWN)
+    compared = tuple(methods(["dmsp", "dpp3", str(tmp_path / "mine.py")]))
+    plan = Plan((data,), compared, (10.0,), starts=("zero",), effort=effort, seeds=2)
+    with _cluster(tmp_path) as (address, _):
+        found = [
+            compare(plan, kept=tmp_path / f"kept{n}", executor=kind)
+            for n, kind in enumerate((f"dask:{address}", "processes:2", "processes:1"))
+        ]
+    assert len({page.csv_text(one) for one in found}) == 1
+    assert {"dmsp", "dpp3", "descent"} <= {one.label for one in found[0].results}
+    assert len({len(list((tmp_path / f"kept{n}").iterdir())) for n in range(3)}) == 1
 
 
 @contextmanager

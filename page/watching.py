@@ -14,7 +14,7 @@ from dpp2.page.worker import Worker
 from dpp2.store.events import EventReader
 
 _LOOK_SECONDS = 0.2
-_LEAST_PAUSE, _SHARE = 1.0, 4.0  # between two passes of the attacks: so many times as long as one takes
+_LEAST_PAUSE, _SHARE = 2.0, 15.0  # between two passes of the attacks: so many times as long as one takes
 _PARTS = ("network", "progress", "overheard", "account")
 
 
@@ -27,6 +27,7 @@ class Watching:
         self._events = EventReader(place.run / "events.jsonl")
         self._parts: dict[str, str] = {}
         self._status = ""  # that was told last
+        self._described = asyncio.Event()
         self.state = RunState()
         self.feed = Feed(self.whole)
 
@@ -39,6 +40,11 @@ class Watching:
         self._parts["progress"] = compact(self.state.progress(time.time(), whole=True))
         parts = ",".join(f'"{name}":{self._parts.get(name, "null")}' for name in _PARTS)
         return f'{{"mode":"watch",{parts}}}'
+
+    @property
+    def _wanted(self) -> bool:
+        """A run under way is left alone while nobody looks: what was missed is in its files."""
+        return self.state.over or self.feed.viewers > 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -72,11 +78,12 @@ class Watching:
         told: object = None
         while True:
             now = (self.state.began and self.state.began.get("run_id"), self.state.uncovered, self.state.over)
-            if now != told and (self._place.run / "experiment.toml").is_file():
+            if now != told and self._wanted and (self._place.run / "experiment.toml").is_file():
                 rounds = max(self.state.round, self._rounds())
                 work = {"network": (self.name, self.state.began), "account": (rounds, self.state.uncovered)}
                 done = [await self._tell(part, *given) for part, given in work.items()]
                 told = now if all(done) else None
+                self._described.set()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _rounds(self) -> int:
@@ -86,9 +93,10 @@ class Watching:
     async def _listen(self) -> None:
         """Attack what is new, whenever there is something; when the run is over, with everything once."""
         done = (-1, False)
+        await self._described.wait()  # by then everything is loaded: what is timed here is the attacks alone
         while True:
             k, over = self.state.round, self.state.over
-            if (k, over) != done and self.state.has_begun:
+            if (k, over) != done and self.state.has_begun and self._wanted:
                 began = time.monotonic()
                 until = k if self._speed is not None else None
                 for everything in (False, True) if over else (False,):

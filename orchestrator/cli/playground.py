@@ -16,10 +16,11 @@ def playground(
 ) -> None:
     """A page with controls: every change is run at once, attacked and accounted for."""
     check_installed("playground")
-    from dpp2.page.app import playground_app
-    from dpp2.page.playground import Playground
-    from dpp2.page.serve import Address, open_browser, serve
-    from dpp2.page.worker import Worker
+    from page.address import Address, open_browser
+    from page.app import playground_app
+    from page.playground import Playground
+    from page.serve import door_of, serve
+    from page.worker import Worker
 
     address, worker = Address(host, port, token), Worker(nice=0)
 
@@ -28,4 +29,4 @@ def playground(
         if not no_open:
             open_browser(url)
 
-    serve(playground_app(Playground(worker), worker, address.door), address, announce)
+    serve(playground_app(Playground(worker), worker, door_of(address)), address, announce)

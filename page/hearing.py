@@ -29,6 +29,10 @@ from dpp2.orchestrator.merge import FolderRecords
 from dpp2.page.place import Place
 from dpp2.store.files import read_npz
 from dpp2.weights import weight_matrix
+from node.cluster import Cluster
+from orchestrator.merge import FolderRecords
+from page.place import NODES, Place
+from store.files import read_npz
 
 MOST_NUMBERS = 4_000_000  # of one phase: of longer records the end is taken
 
@@ -138,7 +142,7 @@ def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> d
 
 
 def _node_folders(run: Path) -> Iterator[tuple[list[int], Path]]:
-    for facts in sorted(run.glob("nodes/node-*/runs/*/node.json")):
+    for facts in sorted(run.glob(NODES)):
         with suppress(OSError, ValueError, KeyError, TypeError):
             yield [int(agent) for agent in json.loads(facts.read_text())["agents"]], facts.parent
 

@@ -32,44 +32,44 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(
-    app: Guard,
-    address: Address,
-    announce: Callable[[str], None],
-    until: Callable[[], Awaitable[None]] | None = None,
-) -> None:
+Announce = Callable[[str], None]
+Until = Callable[[], Awaitable[None]]
+
+
+def serve(app: Guard, address: Address, announce: Announce, until: Until | None = None) -> None:
     """Until somebody ends it, or `until` has come. `announce` hears the URL when the page can be asked for."""
+    asyncio.run(served(app, address, announce, until))
+
+
+async def served(app: Guard, address: Address, announce: Announce, until: Until | None = None) -> None:
     listening = address.bound()
-    url = address.url(listening.getsockname()[1])
-    server = _Server(
-        uvicorn.Config(
-            app,
-            log_level="critical",
-            access_log=False,
-            lifespan="on",
-            http=Connection,
-            ws="none",
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=1,
-            server_header=False,
-        )
+    server = _Server(_config(app))
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    announce(address.url(listening.getsockname()[1]))
+    ending = asyncio.ensure_future(_end(server, until)) if until else None
+    try:
+        await serving
+    finally:
+        if ending:
+            ending.cancel()
+
+
+def _config(app: Guard) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="critical",
+        access_log=False,
+        lifespan="on",
+        http=Connection,
+        ws="none",
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+        server_header=False,
     )
 
-    async def run() -> None:
-        serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.01)
-        announce(url)
-        ending = asyncio.ensure_future(_end(server, until)) if until else None
-        try:
-            await serving
-        finally:
-            if ending:
-                ending.cancel()
 
-    asyncio.run(run())
-
-
-async def _end(server: uvicorn.Server, until: Callable[[], Awaitable[None]]) -> None:
+async def _end(server: uvicorn.Server, until: Until) -> None:
     await until()
     server.should_exit = True

@@ -17,12 +17,13 @@ def playground(
     """A page with controls: every change is run at once, attacked and accounted for."""
     check_installed("playground")
     from page.address import Address, open_browser
-    from page.app import playground_app
-    from page.playground import Playground
-    from page.serve import door_of, serve
     from page.worker import Worker
 
     address, worker = Address(host, port, token), Worker(nice=0)
+    worker.prepare("page.played")  # beside what follows: each takes half of what both take
+    from page.app import playground_app
+    from page.playground import Playground
+    from page.serve import door_of, serve
 
     def announce(url: str) -> None:
         announced(url, json)

@@ -93,6 +93,12 @@ def test_the_divergence_is_one() -> None:
         ({"epsilon": "nan"}, "epsilon"),
         ({"u": "nan"}, "noise.u_w"),
         ({"tier": "four"}, "tier"),
+        ({"agents": "9" * 5000}, "agents"),
+        ({"topology": "<script>alert(1)</script>"}, "topology"),
+        ({"u": "inf"}, "noise.u_w"),
+        ({"damping": "-1"}, "algorithm.damping"),
+        ({"r": "2"}, "noise.decay"),
+        ({"tier": "three", "ratio": "1e308"}, "noise.ratio"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:

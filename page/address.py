@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import webbrowser
 from dataclasses import dataclass
 
 from dpp2 import BadInput
@@ -54,4 +53,6 @@ def has_screen() -> bool:
 def open_browser(url: str) -> None:
     """Where there is a screen; elsewhere the URL that was printed must do."""
     if has_screen():
+        import webbrowser  # a run that only announces its page has no use for it
+
         webbrowser.open(url)

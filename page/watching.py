@@ -14,6 +14,7 @@ from dpp2.page.worker import Worker
 from dpp2.store.events import EventReader
 
 _LOOK_SECONDS = 0.2
+_AGAIN_SECONDS = 1.0  # after something could not be read
 _NODES_SECONDS = 3.0  # between two looks at what nodes have noted
 _LEAST_PAUSE, _SHARE = 1.0, 15.0  # between two passes of the attacks: so many times as much as one computes
 _PARTS = ("network", "progress", "overheard", "account")
@@ -87,7 +88,7 @@ class Watching:
                 done = [await self._tell(part, *given) for part, given in work.items()]
                 told = now if all(done) else None
                 self._described.set()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS if told == now else _AGAIN_SECONDS)
 
     def _uncovered(self) -> int | None:
         """As the run says, or as its nodes have noted, at which it looks now and then."""

@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from adversary.style import STYLE
-from page.feed import TooManyViewers
-from page.guard import Door, Guard
-from page.playground import Playground, Refused
-from page.stream import EventStream
-from page.watching import Watching
-from page.worker import Worker
+from dpp2.adversary.style import STYLE
+from dpp2.page.feed import TooManyViewers
+from dpp2.page.guard import Door, Guard
+from dpp2.page.playground import Playground, Refused
+from dpp2.page.stream import EventStream
+from dpp2.page.watching import Watching
+from dpp2.page.worker import Worker
 
 _STATIC = Path(__file__).parent / "static"
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

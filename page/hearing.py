@@ -26,13 +26,9 @@ from dpp2.adversary.tap.public import Public
 from dpp2.arrays import Array
 from dpp2.node.cluster import Cluster
 from dpp2.orchestrator.merge import FolderRecords
-from dpp2.page.place import Place
+from dpp2.page.place import NODES, Place
 from dpp2.store.files import read_npz
 from dpp2.weights import weight_matrix
-from node.cluster import Cluster
-from orchestrator.merge import FolderRecords
-from page.place import NODES, Place
-from store.files import read_npz
 
 MOST_NUMBERS = 4_000_000  # of one phase: of longer records the end is taken
 

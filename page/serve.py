@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from page.address import Address
-from page.connection import Connection
-from page.guard import Door, Guard
+from dpp2.page.address import Address
+from dpp2.page.connection import Connection
+from dpp2.page.guard import Door, Guard
 
 _NAMES = ("127.0.0.1", "localhost", "::1")
 _MOST_CONNECTIONS = 128

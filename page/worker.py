@@ -39,7 +39,7 @@ class Worker:
         self._pool.submit(import_module, module)
 
     async def do(self, work: str, *given: object) -> Any:
-        """`work` is a function by its name, such as "page.tasks:network": the server need not load what it needs."""
+        """`work` is a function by its name, such as "dpp2.page.tasks:network": the server loads nothing for it."""
         loop, pool = asyncio.get_running_loop(), self._pool
         try:
             found, self.seconds = await loop.run_in_executor(pool, _call, work, given)

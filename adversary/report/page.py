@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from adversary.style import STYLE
+from dpp2.adversary.style import STYLE
 
 _STYLE = (
     STYLE

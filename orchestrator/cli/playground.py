@@ -16,14 +16,14 @@ def playground(
 ) -> None:
     """A page with controls: every change is run at once, attacked and accounted for."""
     check_installed("playground")
-    from page.address import Address, open_browser
-    from page.worker import Worker
+    from dpp2.page.address import Address, open_browser
+    from dpp2.page.worker import Worker
 
     address, worker = Address(host, port, token), Worker(nice=0)
-    worker.prepare("page.played")  # beside what follows: each takes half of what both take
-    from page.app import playground_app
-    from page.playground import Playground
-    from page.serve import door_of, serve
+    worker.prepare("dpp2.page.played")  # beside what follows: each takes half of what both take
+    from dpp2.page.app import playground_app
+    from dpp2.page.playground import Playground
+    from dpp2.page.serve import door_of, serve
 
     def announce(url: str) -> None:
         announced(url, json)

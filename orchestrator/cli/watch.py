@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpp2 import BadInput
-from orchestrator.cli.app import Json, app, examples
-from orchestrator.output import console, errors, print_json
+from dpp2.orchestrator.cli.app import Json, app, examples
+from dpp2.orchestrator.output import console, errors, print_json
 
 if TYPE_CHECKING:
     from dpp2.page.watching import Watching
@@ -63,13 +63,13 @@ def watch(
     The page only reads. It can be ended and started again at any time, and the run does not notice.
     """
     check_installed("watch")
-    from page.address import Address, open_browser
-    from page.app import watch_app
-    from page.past import replayed
-    from page.place import Place
-    from page.serve import door_of, serve
-    from page.watching import Watching
-    from page.worker import Worker
+    from dpp2.page.address import Address, open_browser
+    from dpp2.page.app import watch_app
+    from dpp2.page.past import replayed
+    from dpp2.page.place import Place
+    from dpp2.page.serve import door_of, serve
+    from dpp2.page.watching import Watching
+    from dpp2.page.worker import Worker
 
     if not wait and not any((run / name).is_file() for name in ("experiment.toml", "events.jsonl")):
         raise BadInput("RUN", str(run), "a run directory (--wait: one that is still to come)")
@@ -117,13 +117,13 @@ def _open_page(run: Path) -> None:
 
     It holds nothing of this process but the socket: whoever reads what the run prints must not wait for the page.
     """
-    from page import doorstep
-    from page.address import Address, has_screen
+    from dpp2.page import doorstep
+    from dpp2.page.address import Address, has_screen
 
     address, parent = Address(), str(os.getpid())
     with address.bound() as listening:
         url, descriptor = address.url(listening.getsockname()[1]), str(listening.fileno())
-        page = [sys.executable, "-m", "orchestrator", "watch", str(run), "--wait", "--no-open"]
+        page = [sys.executable, "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--no-open"]
         page += ["--started-by", parent, "--descriptor", descriptor]
         step = [sys.executable, "-I", "-S", doorstep.__file__, descriptor, parent, url if has_screen() else ""]
         nowhere = subprocess.DEVNULL

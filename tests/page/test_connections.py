@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from page import connection
-from page.address import Address
-from page.app import playground_app, watch_app
-from page.guard import Door, Guard
-from page.place import Place
-from page.playground import Playground
-from page.serve import served
-from page.watching import Watching
-from page.worker import Worker
+from dpp2.page import connection
+from dpp2.page.address import Address
+from dpp2.page.app import playground_app, watch_app
+from dpp2.page.guard import Door, Guard
+from dpp2.page.place import Place
+from dpp2.page.playground import Playground
+from dpp2.page.serve import served
+from dpp2.page.watching import Watching
+from dpp2.page.worker import Worker
 
 DOOR = Door.of(["127.0.0.1"])
 HOST = b"Host: 127.0.0.1\r\n"

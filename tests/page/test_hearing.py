@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversary.audit import Interception
-from adversary.observation import Observation
-from adversary.scoring import Truth
 from dpp2 import Experiment, Simulation
+from dpp2.adversary.audit import Interception
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth
 from dpp2.page.hearing import heard, truth

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dpp2 import Experiment, run
-from page import playground as playground_module
-from page.app import playground_app
-from page.controls import PRESETS, Controls
-from page.guard import Door
-from page.played import play
-from page.playground import Playground, Refused
-from page.worker import Worker
+from dpp2.page import playground as playground_module
+from dpp2.page.app import playground_app
+from dpp2.page.controls import PRESETS, Controls
+from dpp2.page.guard import Door
+from dpp2.page.played import play
+from dpp2.page.playground import Playground, Refused
+from dpp2.page.worker import Worker
 from tests.page.asked import ask
 
 SMALL = {"agents": "8", "rounds": "60", "topology": "ring"}

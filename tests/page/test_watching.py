@@ -146,7 +146,17 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
 
 def test_a_run_opens_a_page_of_its_own_which_holds_nothing_of_it(tmp_path: Path) -> None:
     """Whoever reads what a run prints comes to its end with the run; the page stays for a while, for who comes late."""
-    command = [sys.executable, "-m", "orchestrator", "run", *SMALL, "--watch", "--json", "--out", str(tmp_path / "run")]
+    command = [
+        sys.executable,
+        "-m",
+        "dpp2.orchestrator",
+        "run",
+        *SMALL,
+        "--watch",
+        "--json",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env={**os.environ, **ONE_THREAD}, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.wait(300) == 0

@@ -30,7 +30,8 @@ figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
 details { margin-top: .75rem; }
 .notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
 @media (max-width: 44rem) {
-  .scroll thead { position: absolute; clip-path: inset(50%); }
+  .scroll thead { position: absolute; display: block; width: 1px; height: 1px; overflow: hidden;
+                  clip-path: inset(50%); }
   .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
   .scroll tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
   .scroll td { border: 0; padding: .125rem 0 .125rem 42%; position: relative; min-height: 1.55em; white-space: normal;

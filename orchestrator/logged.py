@@ -30,7 +30,7 @@ def logged(simulation: Simulation, directory: RunDirectory) -> Iterator[Callable
     """The last line of a run, however it ends; whoever has a result hands it to what is yielded."""
     log = directory.log
     try:
-        yield lambda result: _end(log, result)
+        yield lambda result: _end(log, result, simulation)
     except Interrupted as stopped:
         log.add(Ended(stopped.k, "interrupted", str(stopped)))
         raise
@@ -42,10 +42,13 @@ def logged(simulation: Simulation, directory: RunDirectory) -> Iterator[Callable
         log.close()
 
 
-def _end(log: EventLog, result: Result) -> None:
+def _end(log: EventLog, result: Result, simulation: Simulation) -> None:
     seconds, sent, k = result.seconds, int(result.metrics.bytes.sum()), result.rounds
     points = _points(result.metrics, 0, k + 1, _POINTS_AT_THE_END) if result.truth else ()
     log.add(Rounds(k, seconds, sent, points))
+    first = simulation.budget.uncovered
+    if first is not None and result.experiment.run.transport != "embedded":  # nodes tell nobody before their files do
+        log.add(Happened(first, "uncovered", uncovered(first).reason or ""))
     if result.divergence:
         log.add(Ended(k, "diverged", result.divergence.explanation))
     elif result.privacy.stopped:

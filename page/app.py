@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from dpp2.adversary.style import STYLE
 from dpp2.page.feed import TooManyViewers
 from dpp2.page.guard import Door, Guard
 from dpp2.page.playground import Playground, Refused
@@ -65,12 +66,14 @@ def _app(routes: list[Route], worker: Worker, door: Door, work: Callable[[], Awa
                 await task
             worker.stop()
 
-    return Guard(Starlette(routes=[*routes, *_files()], lifespan=living), door)
+    app = Starlette(routes=[*routes, *_files()], lifespan=living)
+    app.router.redirect_slashes = False  # it would send a browser wherever the Host header says
+    return Guard(app, door)
 
 
 def _files() -> list[Route]:
     """Read once: what is not in the folder when the server starts is never served."""
-    routes = []
+    routes = [Route("/static/shared.css", _file(STYLE.encode(), _KINDS[".css"]))]
     for path in sorted(_STATIC.iterdir()):
         if path.suffix in _KINDS:
             where = "/" if path.name == "index.html" else f"/static/{path.name}"

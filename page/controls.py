@@ -13,8 +13,6 @@ from typing import Any
 
 from dpp2 import BadInput, Experiment
 from dpp2.errors import UnknownName
-from dpp2.privacy import Unsupported
-from dpp2.privacy.query import PrivacyQuery
 
 MOST_AGENTS, MOST_ROUNDS = 200, 2000
 _MOST_NUMBERS = 400_000  # agents · rounds
@@ -134,6 +132,9 @@ def command_line(overrides: list[str]) -> str:
 
 def _factor(experiment: Experiment, epsilon: float) -> float:
     """By what all noise is multiplied so that the worst-off agent spends this ε."""
+    from dpp2.privacy import Unsupported  # the server, which has the limits from here, need not load them
+    from dpp2.privacy.query import PrivacyQuery
+
     found = PrivacyQuery.of(experiment).calibrated(epsilon, "scale", published=False)
     if isinstance(found, Unsupported) or not found.feasible:
         raise BadInput("epsilon", epsilon, f"an ε that some noise keeps ({found.reason})")

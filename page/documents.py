@@ -111,6 +111,7 @@ class OverheardDocument:
     guesses: Mapping[str, GuessDocument]
     verdict: str
     broken: bool | None  # None: it cannot be told
+    report: Mapping[str, float] = field(default_factory=dict)  # what the problem says of the mean so far, by name
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,8 @@ class Guard:
         if not self._door.knows(request.headers.get("host", "")):
             return _said("this page is not known by that name: ask for it at 127.0.0.1", 421)
         elsewhere = request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-        if elsewhere and request.headers.get("sec-fetch-mode") != "navigate":
+        followed = request.headers.get("sec-fetch-mode") == "navigate" and request.url.path == "/"  # a link to the page
+        if elsewhere and not followed:
             return _said("this page answers no other site", 403)
         return self._without_token(request)
 
@@ -100,7 +101,7 @@ class Guard:
             return _said("this page takes the token that was printed when it began: open it with ?token=…", 401)
         if not self._door.fits(given):
             return _said("that is not the token of this page", 401)
-        answer = RedirectResponse(request.url.path, 303)
+        answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, given, httponly=True, samesite="lax")
         return answer
 

@@ -26,7 +26,7 @@ from dpp2.adversary.tap.public import Public
 from dpp2.arrays import Array
 from dpp2.node.cluster import Cluster
 from dpp2.orchestrator.merge import FolderRecords
-from dpp2.page.place import Place
+from dpp2.page.place import NODES, Place
 from dpp2.store.files import read_npz
 from dpp2.weights import weight_matrix
 
@@ -138,7 +138,7 @@ def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> d
 
 
 def _node_folders(run: Path) -> Iterator[tuple[list[int], Path]]:
-    for facts in sorted(run.glob("nodes/node-*/runs/*/node.json")):
+    for facts in sorted(run.glob(NODES)):
         with suppress(OSError, ValueError, KeyError, TypeError):
             yield [int(agent) for agent in json.loads(facts.read_text())["agents"]], facts.parent
 

@@ -6,7 +6,7 @@ points, whatever the run has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,16 @@ def overheard(
         guesses={one.name: guess for one in findings if (guess := _guess(one, len(findings)))},
         verdict=verdict,
         broken=broken,
+        report=_report(experiment, truth),
     )
+
+
+def _report(experiment: Experiment, truth: Truth | None) -> Mapping[str, float]:
+    """What the problem reports, such as accuracy, of where the agents are on average; for those who may see x."""
+    if truth is None or not len(truth.x):
+        return {}
+    mean = truth.x[-1].mean(axis=0)
+    return experiment.problem.report(mean) if np.isfinite(mean).all() else {}
 
 
 def _ciphertext(heard: Interception) -> OverheardDocument:

@@ -13,6 +13,7 @@ from typing import Any
 from dpp2.page.controls import MOST_AGENTS, MOST_ROUNDS, PAPER, PRESETS, TOPOLOGIES
 from dpp2.page.worker import Worker
 
+_MOST_SECONDS = 60.0  # for one state
 _MOST_KEPT = 64  # answers
 _MOST_WAITING = 16
 _MOST_VIEWERS = 256
@@ -66,7 +67,7 @@ class Playground:
             async with self._busy:
                 if viewer and self._newest.get(viewer) != number:
                     raise Refused("", 204)  # a newer question came after this one: nothing to say, and no error
-                found = self._kept.get(key) or await self._worker.do(_PLAY, dict(given))
+                found = self._kept.get(key) or await self._played(given)
         except BrokenProcessPool:
             raise Refused("that was too much for this machine: less of it may do", 500) from None
         finally:
@@ -75,6 +76,14 @@ class Playground:
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return str(found)
+
+    async def _played(self, given: Mapping[str, str]) -> Any:
+        """One state may take so long; whoever asks for more must not keep the others waiting."""
+        try:
+            return await asyncio.wait_for(self._worker.do(_PLAY, dict(given)), _MOST_SECONDS)
+        except TimeoutError:
+            self._worker.restart()
+            raise Refused(f"that takes longer than {_MOST_SECONDS:.0f} s: less of it may do", 503) from None
 
 
 def _text(value: object) -> str:

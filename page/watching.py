@@ -14,7 +14,9 @@ from dpp2.page.worker import Worker
 from dpp2.store.events import EventReader
 
 _LOOK_SECONDS = 0.2
-_LEAST_PAUSE, _SHARE = 1.0, 4.0  # between two passes of the attacks: so many times as long as one takes
+_AGAIN_SECONDS = 1.0  # after something could not be read
+_NODES_SECONDS = 3.0  # between two looks at what nodes have noted
+_LEAST_PAUSE, _SHARE = 1.0, 15.0  # between two passes of the attacks: so many times as much as one computes
 _PARTS = ("network", "progress", "overheard", "account")
 
 
@@ -27,6 +29,8 @@ class Watching:
         self._events = EventReader(place.run / "events.jsonl")
         self._parts: dict[str, str] = {}
         self._status = ""  # that was told last
+        self._described = asyncio.Event()
+        self._noted, self._look_again = None, 0.0  # type: int | None, float
         self.state = RunState()
         self.feed = Feed(self.whole)
 
@@ -39,6 +43,11 @@ class Watching:
         self._parts["progress"] = compact(self.state.progress(time.time(), whole=True))
         parts = ",".join(f'"{name}":{self._parts.get(name, "null")}' for name in _PARTS)
         return f'{{"mode":"watch",{parts}}}'
+
+    @property
+    def _wanted(self) -> bool:
+        """A run under way is left alone while nobody looks: what was missed is in its files."""
+        return self.state.over or self.feed.viewers > 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -55,7 +64,7 @@ class Watching:
         while True:
             lines, replaced = self._events.lines()
             if replaced:
-                self.state = RunState()
+                self.state, self._noted = RunState(), None
             self._take(lines, changed=replaced)
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -71,13 +80,22 @@ class Watching:
         """The network and the account: once, and again when the run is another one or its noise is not covered."""
         told: object = None
         while True:
-            now = (self.state.began and self.state.began.get("run_id"), self.state.uncovered, self.state.over)
-            if now != told and (self._place.run / "experiment.toml").is_file():
+            uncovered = self._uncovered() if self._wanted else None
+            now = (self.state.began and self.state.began.get("run_id"), uncovered, self.state.over)
+            if now != told and self._wanted and (self._place.run / "experiment.toml").is_file():
                 rounds = max(self.state.round, self._rounds())
-                work = {"network": (self.name, self.state.began), "account": (rounds, self.state.uncovered)}
+                work = {"network": (self.name, self.state.began), "account": (rounds, uncovered)}
                 done = [await self._tell(part, *given) for part, given in work.items()]
                 told = now if all(done) else None
-            await asyncio.sleep(_LOOK_SECONDS)
+                self._described.set()
+            await asyncio.sleep(_LOOK_SECONDS if told == now else _AGAIN_SECONDS)
+
+    def _uncovered(self) -> int | None:
+        """As the run says, or as its nodes have noted, at which it looks now and then."""
+        if self._noted is None and self.state.uncovered is None and time.monotonic() > self._look_again:
+            self._noted, self._look_again = self._place.uncovered(), time.monotonic() + _NODES_SECONDS
+        known = [k for k in (self.state.uncovered, self._noted) if k is not None]
+        return min(known, default=None)
 
     def _rounds(self) -> int:
         wanted = (self.state.began or {}).get("rounds", 1)
@@ -86,15 +104,21 @@ class Watching:
     async def _listen(self) -> None:
         """Attack what is new, whenever there is something; when the run is over, with everything once."""
         done = (-1, False)
+        await self._described.wait()  # by then everything is loaded, and attacks are all that takes time here
         while True:
             k, over = self.state.round, self.state.over
-            if (k, over) != done and self.state.has_begun:
-                began = time.monotonic()
+            if (k, over) != done and self.state.has_begun and self._wanted:
                 until = k if self._speed is not None else None
                 for everything in (False, True) if over else (False,):
                     await self._tell("overheard", until, everything)
                 done = (k, over)
-                await asyncio.sleep(max(_LEAST_PAUSE, _SHARE * (time.monotonic() - began)) if not over else 0)
+                await self._rest(_LEAST_PAUSE if self._speed else max(_LEAST_PAUSE, _SHARE * self._worker.seconds))
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _rest(self, seconds: float) -> None:
+        """So long, or until the run is over."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and not self.state.over:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _tell(self, part: str, *given: object) -> bool:

@@ -26,6 +26,7 @@ class Worker:
 
     def __init__(self, nice: int = _NICE) -> None:
         self._nice = nice
+        self.seconds = 0.0  # that the last work has computed for
         self._pool = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
@@ -33,15 +34,26 @@ class Worker:
             os.environ.setdefault(name, "1")
         return ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._nice, os.getpid()))
 
+    def prepare(self, module: str) -> None:
+        """Begin to load what the first work needs, while the server loads what it needs itself."""
+        self._pool.submit(import_module, module)
+
     async def do(self, work: str, *given: object) -> Any:
         """`work` is a function by its name, such as "dpp2.page.tasks:network": the server loads nothing for it."""
-        loop = asyncio.get_running_loop()
+        loop, pool = asyncio.get_running_loop(), self._pool
         try:
-            return await loop.run_in_executor(self._pool, _call, work, given)
+            found, self.seconds = await loop.run_in_executor(pool, _call, work, given)
+            return found
         except BrokenProcessPool:
-            self._pool.shutdown(wait=False)
-            self._pool = self._started()
+            pool.shutdown(wait=False)
+            if pool is self._pool:
+                self._pool = self._started()
             raise
+
+    def restart(self) -> None:
+        """Give up what is being done."""
+        self.stop()
+        self._pool = self._started()
 
     def stop(self) -> None:
         processes = list((getattr(self._pool, "_processes", None) or {}).values())
@@ -50,9 +62,10 @@ class Worker:
             process.terminate()
 
 
-def _call(work: str, given: tuple[object, ...]) -> Any:
+def _call(work: str, given: tuple[object, ...]) -> tuple[Any, float]:
+    began = time.process_time()
     module, _, name = work.partition(":")
-    return getattr(import_module(module), name)(*given)
+    return getattr(import_module(module), name)(*given), time.process_time() - began
 
 
 def _begin(nice: int, parent: int) -> None:

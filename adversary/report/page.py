@@ -6,31 +6,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6570; --paper: #fff; --card: #f6f7f9; --line: #d9dde3;
-        --bad: #b3261e; --good: #1b7f4b; --open: #7a5c00; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8eaed; --soft: #a3acb7; --paper: #16191d; --card: #1f2329; --line: #363c45;
-          --bad: #ff8a80; --good: #6fd3a0; --open: #e8c46b; } }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "DejaVu Sans", sans-serif; }
-main { max-width: 62rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .25rem; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 .75rem; }
-.lead { color: var(--soft); margin: 0 0 1.5rem; }
-.summary { background: var(--card); border-left: 4px solid #d55e00; border-radius: 4px; padding: .75rem 1.25rem; }
+from dpp2.adversary.style import STYLE
+
+_STYLE = (
+    STYLE
+    + """
+body { margin: 0 auto; max-width: 66rem; padding: clamp(1.5rem, 4vw, 3rem) clamp(1rem, 4vw, 2.5rem) 4rem; }
+header { margin: 0 0 1.75rem; }
+header strong { font-weight: 560; font-size: 1.125rem; }
+.lead { color: var(--quiet); margin: .5rem 0 0; overflow-wrap: anywhere; }
+main > section { background: var(--card); border: 1px solid var(--line); border-radius: .625rem;
+                 padding: clamp(1rem, 2.5vw, 1.75rem); margin: 0 0 1.25rem; }
+main > .summary { border-left: 4px solid var(--accent); }
+.summary ul { margin: 0; padding-left: 1.1rem; }
 .summary li { margin: .35rem 0; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .95rem; }
-th, td { text-align: left; vertical-align: top; padding: .45rem .75rem .45rem 0; border-bottom: 1px solid var(--line); }
 td:first-child { min-width: 8rem; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number { white-space: nowrap; }
 .held, .broken, .open { font-weight: 600; white-space: nowrap; }
-.held { color: var(--good); } .broken { color: var(--bad); } .open { color: var(--open); }
-figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: 1rem; }
+.held { color: var(--calm); } .broken { color: var(--alarm); } .open { color: var(--open); }
+figure { margin: 0; }
 figure svg, figure img { width: 100%; height: auto; display: block; }
-figcaption { color: var(--soft); font-size: .92rem; margin-top: .6rem; }
-.notes { color: var(--soft); font-size: .92rem; }
+figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
+details { margin-top: .75rem; }
+.notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
+@media (max-width: 44rem) {
+  .scroll thead { position: absolute; display: block; width: 1px; height: 1px; overflow: hidden;
+                  clip-path: inset(50%); }
+  .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
+  .scroll tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
+  .scroll td { border: 0; padding: .125rem 0 .125rem 42%; position: relative; min-height: 1.55em; white-space: normal;
+               overflow-wrap: anywhere; }
+  .scroll td::before { content: attr(data-head); position: absolute; left: 0; width: 40%; color: var(--quiet);
+                       font-weight: 400; white-space: normal; }
+  .scroll td:first-child { padding-left: 0; font-weight: 600; }
+  .scroll td:first-child::before { content: none; }
+  figure .drawn { overflow-x: auto; }
+  figure .drawn svg, figure .drawn img { min-width: 34rem; }
+}
+@media print { main > section { break-inside: avoid; border: 0; padding: 0; } }
 """
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,8 @@ class Shown:
     def html(self) -> str:
         numbers = f"<details><summary>Numbers</summary>{table(self.head, self.rows)}</details>" if self.rows else ""
         return (
-            f"<section><h2>{escape(self.title)}</h2><figure>{self.picture}"
+            f"<section><h2>{escape(self.title)}</h2><figure>"
+            f'<div class="drawn" tabindex="0" role="region" aria-label="{escape(self.title)}">{self.picture}</div>'
             f"<figcaption>{escape(self.caption)}</figcaption></figure>{numbers}</section>"
         )
 
@@ -77,7 +93,7 @@ def section(title: str, *markup: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are text, unless they are markup made by `badge` or `number`."""
     header = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, row, head))}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -100,5 +116,7 @@ def listed(items: Sequence[str]) -> str:
     return f'<ul class="notes">{"".join(f"<li>{escape(item)}</li>" for item in items)}</ul>' if items else ""
 
 
-def _cell(cell: str) -> str:
-    return cell if isinstance(cell, Markup) else f"<td>{escape(cell)}</td>"
+def _cell(cell: str, head: str) -> str:
+    """On a phone a row stands upright, and each cell has its head beside it."""
+    markup = cell if isinstance(cell, Markup) else f"<td>{escape(cell)}</td>"
+    return markup.replace("<td", f'<td data-head="{escape(head)}"', 1)

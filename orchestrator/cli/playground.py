@@ -16,16 +16,18 @@ def playground(
 ) -> None:
     """A page with controls: every change is run at once, attacked and accounted for."""
     check_installed("playground")
-    from dpp2.page.app import playground_app
-    from dpp2.page.playground import Playground
-    from dpp2.page.serve import Address, open_browser, serve
+    from dpp2.page.address import Address, open_browser
     from dpp2.page.worker import Worker
 
     address, worker = Address(host, port, token), Worker(nice=0)
+    worker.prepare("dpp2.page.played")  # beside what follows: each takes half of what both take
+    from dpp2.page.app import playground_app
+    from dpp2.page.playground import Playground
+    from dpp2.page.serve import door_of, serve
 
     def announce(url: str) -> None:
         announced(url, json)
         if not no_open:
             open_browser(url)
 
-    serve(playground_app(Playground(worker), worker, address.door), address, announce)
+    serve(playground_app(Playground(worker), worker, door_of(address)), address, announce)

@@ -16,7 +16,7 @@ import typer
 
 from dpp2 import BadInput
 from dpp2.orchestrator.cli.app import Json, app, examples
-from dpp2.orchestrator.output import console, print_json
+from dpp2.orchestrator.output import console, errors, print_json
 
 if TYPE_CHECKING:
     from dpp2.page.watching import Watching
@@ -55,6 +55,7 @@ def watch(
     wait: Annotated[bool, typer.Option("--wait", help="RUN may still have to begin.")] = False,
     no_open: NoOpen = False,
     started_by: Annotated[int | None, typer.Option(hidden=True)] = None,
+    descriptor: Annotated[int | None, typer.Option(hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Show a run on a page: one under way as it goes, one that is over as it ended, or replayed.
@@ -62,10 +63,11 @@ def watch(
     The page only reads. It can be ended and started again at any time, and the run does not notice.
     """
     check_installed("watch")
+    from dpp2.page.address import Address, open_browser
     from dpp2.page.app import watch_app
     from dpp2.page.past import replayed
     from dpp2.page.place import Place
-    from dpp2.page.serve import Address, open_browser, serve
+    from dpp2.page.serve import door_of, serve
     from dpp2.page.watching import Watching
     from dpp2.page.worker import Worker
 
@@ -75,7 +77,7 @@ def watch(
         if not 0 < speed <= 1e6:
             raise BadInput("--speed", speed, "a number > 0: rounds a second")
         replayed(run, speed, lambda: 0.0)  # whatever is wrong with it is said now
-    address, worker = Address(host, port, token), Worker()
+    address, worker = Address(host, port, token, descriptor), Worker()
     watching = Watching(Place(run, tap), worker, speed=speed)
 
     def announce(url: str) -> None:
@@ -84,7 +86,7 @@ def watch(
             open_browser(url)
 
     until = None if started_by is None else partial(_unwatched, watching, started_by)
-    serve(watch_app(watching, worker, address.door), address, announce, until)
+    serve(watch_app(watching, worker, door_of(address)), address, announce, until)
 
 
 def announced(url: str, json: bool) -> None:
@@ -111,17 +113,25 @@ def page_opener() -> Callable[[Path], None]:
 
 
 def _open_page(run: Path) -> None:
-    """A page for a run that is about to begin. It outlives the run for as long as somebody looks."""
-    command = [sys.executable, "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--started-by", str(os.getpid())]
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.Popen(
-        command, stdout=sys.stderr, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **threads},
-        preexec_fn=_step_back,
-    )  # fmt: skip
+    """A page for a run that is about to begin. It outlives the run for as long as somebody looks.
 
+    It holds nothing of this process but the socket: whoever reads what the run prints must not wait for the page.
+    """
+    from dpp2.page import doorstep
+    from dpp2.page.address import Address, has_screen
 
-def _step_back() -> None:
-    os.nice(10)  # the run comes first
+    address, parent = Address(), str(os.getpid())
+    with address.bound() as listening:
+        url, descriptor = address.url(listening.getsockname()[1]), str(listening.fileno())
+        page = [sys.executable, "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--no-open"]
+        page += ["--started-by", parent, "--descriptor", descriptor]
+        step = [sys.executable, "-I", "-S", doorstep.__file__, descriptor, parent, url if has_screen() else ""]
+        nowhere = subprocess.DEVNULL
+        subprocess.Popen(
+            [*step, *page], stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True,
+            pass_fds=[listening.fileno()],
+        )  # fmt: skip
+    errors.print(f"the page is at {url} (it ends by itself, once the run and all who look have gone)")
 
 
 def check_installed(option: str) -> None:

@@ -1,16 +1,19 @@
 // Line charts in SVG. Lines are told apart by their pattern and by a label at their end, not by colour alone.
 
-import { drawn, number, power } from "./dom.js";
+import { drawn, element, number, power } from "./dom.js";
 
 const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 5", "12 4", "6 2 2 2 2 2"];
-const LEFT = 52;
-const RIGHT = 116;
 const TOP = 12;
 const BOTTOM = 36;
+const NARROW = 480; // pixels, below which the names of lines stand under the chart and not beside it
+const NARROW_HEIGHT = 220;
 
 export function chart(target, { series, log, alt, below, limit, empty, logged }) {
   const width = Math.max(target.clientWidth, 240);
-  const height = Math.max(target.clientHeight, 160);
+  const narrow = width < NARROW;
+  target.classList.toggle("narrow", narrow);
+  const height = narrow ? NARROW_HEIGHT : Math.max(target.clientHeight, 160);
+  const [left, right] = narrow ? [42, 10] : [52, 116];
   const shown = series.filter((one) => one.points.some((point) => visible(point[1], log)));
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": alt });
   if (!shown.length) {
@@ -18,22 +21,28 @@ export function chart(target, { series, log, alt, below, limit, empty, logged })
     target.replaceChildren(svg);
     return;
   }
-  const scale = scales(shown, { log, limit, width, height });
+  const scale = scales(shown, { log, limit, width, height, left, right });
   svg.append(...axes(scale, { log, below, logged }));
   const ends = [];
   shown.forEach((one, index) => {
-    const dash = one.main ? "" : DASHES[(index % (DASHES.length - 1)) + 1];
-    svg.append(drawn("path", { class: one.main ? "series main" : "series", d: path(one.points, scale, log), "stroke-dasharray": dash || null }));
+    const look = { class: one.main ? "series main" : "series", "stroke-dasharray": one.main ? null : DASHES[(index % (DASHES.length - 1)) + 1] };
+    svg.append(drawn("path", { ...look, d: path(one.points, scale, log) }));
     const end = one.points.findLast((point) => visible(point[1], log));
-    ends.push({ y: scale.y(end[1]), x: scale.x(end[0]), text: one.name, main: one.main });
+    ends.push({ y: scale.y(end[1]), x: scale.x(end[0]), text: one.name, main: one.main, look });
   });
   if (limit) {
     const y = scale.y(limit.value);
-    svg.append(drawn("path", { class: "limit", d: `M${LEFT} ${y}H${width - RIGHT}` }));
-    svg.append(drawn("text", { class: "limit-label", x: LEFT + 6, y: y - 5 }, limit.name));
+    svg.append(drawn("path", { class: "limit", d: `M${left} ${y}H${width - right}` }));
+    svg.append(drawn("text", { class: "limit-label", x: left + 6, y: y - 5 }, limit.name));
   }
-  svg.append(...labels(ends, width, height));
-  target.replaceChildren(svg);
+  if (!narrow) svg.append(...labels(ends, width - right, height));
+  target.replaceChildren(svg, ...(narrow ? [names(ends)] : []));
+}
+
+// The line itself stands before its name: its pattern says which it is.
+function names(ends) {
+  const sample = (look) => drawn("svg", { viewBox: "0 0 34 10", "aria-hidden": "true" }, drawn("path", { ...look, d: "M1 5H33" }));
+  return element("ul", { class: "names" }, ...ends.map((end) => element("li", { class: end.main ? "main" : null }, sample(end.look), end.text)));
 }
 
 function visible(value, log) {
@@ -43,7 +52,7 @@ function visible(value, log) {
 const FLOOR = 1e-17;
 const lifted = (value, log) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
 
-function scales(series, { log, limit, width, height }) {
+function scales(series, { log, limit, width, height, left, right }) {
   let [low, high, last] = [Infinity, -Infinity, 1];
   for (const one of series) {
     for (const [k, value] of one.points) {
@@ -59,9 +68,9 @@ function scales(series, { log, limit, width, height }) {
   }
   if (log) [low, high] = [Math.floor(low), Math.ceil(high)];
   if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
-  const x = (k) => LEFT + (k / last) * (width - LEFT - RIGHT);
+  const x = (k) => left + (k / last) * (width - left - right);
   const y = (value) => TOP + ((high - lifted(value, log)) / (high - low)) * (height - TOP - BOTTOM);
-  return { x, y, low, high, last, width, height };
+  return { x, y, low, high, last, height, left, end: width - right };
 }
 
 function axes(scale, { log, below, logged }) {
@@ -71,16 +80,16 @@ function axes(scale, { log, below, logged }) {
     const value = log ? 10 ** tick : tick;
     const y = scale.y(value);
     const label = log || logged ? (Number.isInteger(tick) ? power(tick) : number(10 ** tick)) : number(value);
-    made.push(drawn("path", { class: "grid", d: `M${LEFT} ${y}H${scale.width - RIGHT}` }));
-    made.push(drawn("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, label));
+    made.push(drawn("path", { class: "grid", d: `M${scale.left} ${y}H${scale.end}` }));
+    made.push(drawn("text", { x: scale.left - 8, y: y + 4, "text-anchor": "end" }, label));
   }
   const bottom = scale.height - BOTTOM;
-  made.push(drawn("path", { class: "axis", d: `M${LEFT} ${bottom}H${scale.width - RIGHT}` }));
+  made.push(drawn("path", { class: "axis", d: `M${scale.left} ${bottom}H${scale.end}` }));
   const stepX = niceStep(scale.last, false);
   for (let k = 0; k <= scale.last + 1e-9; k += stepX) {
     made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
   }
-  made.push(drawn("text", { x: (LEFT + scale.width - RIGHT) / 2, y: bottom + 33, "text-anchor": "middle" }, below));
+  made.push(drawn("text", { x: (scale.left + scale.end) / 2, y: bottom + 33, "text-anchor": "middle" }, below));
   return made;
 }
 
@@ -106,7 +115,7 @@ function path(points, scale, log) {
 }
 
 // Labels at the ends of lines, moved apart where they would overlap.
-function labels(ends, width, height) {
+function labels(ends, right, height) {
   const sorted = ends.toSorted((one, other) => one.y - other.y);
   let above = TOP - 8;
   for (const end of sorted) {
@@ -115,6 +124,6 @@ function labels(ends, width, height) {
   }
   const over = Math.max(above - (height - BOTTOM), 0);
   return sorted.map((end) =>
-    drawn("text", { class: end.main ? "label main" : "label", x: width - RIGHT + 8, y: end.at - over + 4 }, end.text),
+    drawn("text", { class: end.main ? "label main" : "label", x: right + 8, y: end.at - over + 4 }, end.text),
   );
 }

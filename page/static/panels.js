@@ -51,7 +51,7 @@ function figures(state) {
   if (last) rows.push(["gap", number(last[1])]);
   if (account && !account.reason) rows.push(["ε, worst-off agent", worst(account, progress.round)]);
   if (state.paper_epsilon && !state.paper_epsilon.startsWith("unsupported")) rows.push(["ε, as the paper has it", shortened(state.paper_epsilon)]);
-  for (const [name, value] of Object.entries(progress.report ?? {})) rows.push([name.replaceAll("_", " "), number(value)]);
+  for (const [name, value] of Object.entries({ ...state.overheard?.report, ...progress.report })) rows.push([name.replaceAll("_", " "), number(value)]);
   if (state.seconds) rows.push(["computed in", `${state.seconds.toFixed(2)} s`]);
   byId("figures").replaceChildren(
     ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),

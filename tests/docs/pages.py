@@ -20,7 +20,7 @@ TUTORIAL = tuple(
     for name in ("first-run", "first-audit", "own-problem", "first-cluster", "privacy-you-can-keep")
 )
 # Why a command of a page is not run: ```sh needs=docker. It is still parsed.
-NEEDS = ("docker", "machines", "minutes")
+NEEDS = ("docker", "machines", "minutes", "browser")
 
 _FENCE = re.compile(r"^```(?P<head>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?P<to>[^)\s]+)\)")

@@ -100,7 +100,7 @@ async def streamed(feed: Feed, viewer: Viewer, until: float, *, reads: bool = Tr
 
 
 async def test_a_stream_says_when_to_come_back_and_has_a_heartbeat(feed: Feed) -> None:
-    received = (await streamed(feed, feed.join(), 0.3)).decode()
+    received = (await streamed(feed, feed.join(), 1.0)).decode()
     assert received.startswith("retry: 1000\n\n")
     assert 'event: state\ndata: "everything"\n\n' in received
     assert received.count(": still here\n\n") >= 2

@@ -9,8 +9,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from dpp2 import BadInput
+from dpp2.page.address import Address
 from dpp2.page.guard import COOKIE, Door, Guard
-from dpp2.page.serve import Address
 from tests.page.asked import ask
 
 TOKEN = "a token that nobody guesses"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpp2 import Experiment, Simulation
+from dpp2.adversary.audit import Interception
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth
 from dpp2.page.hearing import heard, truth
@@ -69,6 +71,45 @@ def test_without_telemetry_there_is_no_truth_whatever_lies_there(
     place, experiment, _ = under_way
     untold = Experiment.parse({**experiment.tables(), "run": {**experiment.tables()["run"], "telemetry": "none"}})
     assert truth(place, untold) is None
+
+
+def test_what_the_problem_reports_is_known_while_the_run_goes_on_to_those_who_may_see_x() -> None:
+    overrides = ["problem.name=classification", "network.agents=5", "network.topology=ring", "run.rounds=30"]
+    simulation = Simulation(Experiment.load(overrides=overrides))
+    simulation.advance(30)
+    result = simulation.result()
+    assert result.observation is not None
+    assert result.truth is not None
+    said = Interception(Observation.of(result.observation), "the run")
+    seen = overheard(simulation.experiment, said, Truth.of(result.truth, simulation.experiment))
+    assert 0.3 < seen.report["accuracy"] <= 1.0
+    assert overheard(simulation.experiment, said, None).report == {}
+
+
+@pytest.mark.parametrize(
+    ("noted", "first"),
+    [(['{"uncovered": null}', '{"uncovered": 41}', '{"uncovered": 7}'], 7), (["{", "[]", '{"uncovered": "7"}'], None)],
+)
+def test_rounds_that_float64_does_not_carry_are_read_from_the_notes_of_nodes(
+    noted: list[str], first: int | None, tmp_path: Path
+) -> None:
+    for node, text in enumerate(noted):
+        facts = tmp_path / "nodes" / f"node-{node}" / "runs" / "abc" / "node.json"
+        facts.parent.mkdir(parents=True)
+        facts.write_text(text)
+    assert Place(tmp_path).uncovered() == first
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_over_nodes_says_which_round_float64_did_not_carry(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    sets = [word for one in (*SMALL[:3], "run.rounds=200", "noise.decay=0.5") for word in ("--set", one)]
+    assert call("run", *sets, "--transport", "grpc", "--processes", 2, "--out", run).code == 0
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    (told,) = [line["round"] for line in lines if line.get("what") == "uncovered"]
+    assert Place(run).uncovered() == told
+    assert f"from round {told} on" in json.loads((run / "privacy.json").read_text())["reason"]
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ import asyncio
 import json
 import tomllib
 from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pytest
 
 from dpp2 import Experiment, run
+from dpp2.page import playground as playground_module
 from dpp2.page.app import playground_app
 from dpp2.page.controls import PRESETS, Controls
 from dpp2.page.guard import Door
@@ -91,6 +93,12 @@ def test_the_divergence_is_one() -> None:
         ({"epsilon": "nan"}, "epsilon"),
         ({"u": "nan"}, "noise.u_w"),
         ({"tier": "four"}, "tier"),
+        ({"agents": "9" * 5000}, "agents"),
+        ({"topology": "<script>alert(1)</script>"}, "topology"),
+        ({"u": "inf"}, "noise.u_w"),
+        ({"damping": "-1"}, "algorithm.damping"),
+        ({"r": "2"}, "noise.decay"),
+        ({"tier": "three", "ratio": "1e308"}, "noise.ratio"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:
@@ -115,6 +123,9 @@ class Counting(Worker):
         self.asked.append(given[0])
         await self.go_on.wait()
         return json.dumps(given[0])
+
+    def restart(self) -> None:
+        self.asked.append("restarted")
 
     def stop(self) -> None:
         """Nothing runs."""
@@ -160,3 +171,33 @@ async def test_its_own_files_and_nothing_else() -> None:
         assert (await ask(app, path)).status == 404, path
     described = json.loads((await ask(app, "/mode")).text)
     assert set(described["presets"]) == set(PRESETS)
+
+
+async def test_one_that_takes_too_long_is_given_up_and_the_next_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playground_module, "_MOST_SECONDS", 0.05)
+    worker = Counting()
+    playground = Playground(worker)
+    with pytest.raises(Refused) as refused:
+        await playground.play({"agents": "200"}, "")
+    assert refused.value.status == 503
+    assert worker.asked == [{"agents": "200"}, "restarted"]
+    worker.go_on.set()
+    assert await playground.play({"agents": "5"}, "") == '{"agents": "5"}'
+
+
+async def test_a_worker_that_is_restarted_has_given_up_what_it_did() -> None:
+    worker = Worker(nice=0)
+    try:
+        long = asyncio.create_task(worker.do("time:sleep", 600))
+        await worker_is_up(worker)
+        worker.restart()
+        with pytest.raises((BrokenProcessPool, asyncio.CancelledError)):
+            await asyncio.wait_for(long, 60)
+        assert await asyncio.wait_for(worker.do("math:sqrt", 4.0), 60) == 2.0
+    finally:
+        worker.stop()
+
+
+async def worker_is_up(worker: Worker) -> None:
+    while not getattr(worker._pool, "_processes", None):
+        await asyncio.sleep(0.01)

@@ -66,7 +66,7 @@ def _across(graph: Graph, owned: Sequence[int]) -> NDArray[np.int64]:
     """(ours, theirs) for every edge between an agent hosted here and one that is not."""
     own = np.zeros(graph.agents, dtype=bool)
     own[list(owned)] = True
-    ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    ends: NDArray[np.int64] = np.concatenate([graph.edges, graph.edges[:, ::-1]])
     return ends[own[ends[:, 0]] & ~own[ends[:, 1]]]
 
 

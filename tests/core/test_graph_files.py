@@ -29,7 +29,7 @@ def test_a_graph_comes_back_with_its_digest(section: Any, tmp_path: Path) -> Non
 
 def test_scipy_reads_what_is_written(tmp_path: Path) -> None:
     graph = SmallWorld(agents=30).any_graph
-    found = sparse.load_npz(matrix(tmp_path, graph)).tocoo()
+    found = sparse.coo_array(sparse.load_npz(matrix(tmp_path, graph)))
     np.testing.assert_array_equal(np.stack([found.row, found.col], axis=1), graph.edges)
 
 

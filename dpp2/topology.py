@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dpp2.errors import BadInput, Inadmissible, one_line
+from dpp2.errors import BadInput, Inadmissible
 from dpp2.schema import Registry, Section, Table
 from dpp2.small_world import watts_strogatz
 
@@ -61,6 +61,13 @@ class Graph:
     def linked(cls, agents: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Self:
         """Agents one[n] and other[n] are neighbours, in whatever order; loops and doubles are dropped."""
         return cls(agents, _ascending(agents, one, other))
+
+    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(indptr, indices) of the adjacency matrix: both ways of every edge, ascending."""
+        one, other = np.concatenate([self.edges, self.edges[:, ::-1]]).T
+        starts = np.zeros(self.agents + 1, dtype=np.int64)
+        np.cumsum(self.degrees, out=starts[1:])
+        return starts, other[np.lexsort((other, one))]
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
@@ -305,15 +312,17 @@ class SmallWorld(RandomNetwork):
 
 
 class FromFile(NetworkSection):
-    """A graph of the user's own: GraphML by its ending, an edge list (two names a line) otherwise."""
+    """A graph of the user's own: GraphML or a sparse matrix (.npz) by its ending, else a list of edges."""
 
     paths: ClassVar[Mapping[str, tuple[str, ...]]] = {"path": ()}
 
     topology: Literal["file"] = "file"
-    path: str = Field(description="the path of an edge list or a .graphml file")
+    path: str = Field(description="the path of an edge list, a .graphml file or a sparse matrix (.npz)")
 
     def draw(self) -> Graph:
-        graph = _read_graph(Path(self.path))
+        from dpp2.graph_files import read_graph
+
+        graph = read_graph(Path(self.path))
         if graph.agents < 2:
             raise BadInput(
                 "network.path", self.path, "at least one edge between two agents (two names and a space a line)"
@@ -324,38 +333,6 @@ class FromFile(NetworkSection):
 
     def resolve(self) -> Self:
         return self.updated(agents=self.any_graph.agents)
-
-
-def _read_graph(path: Path) -> Graph:
-    try:
-        if path.suffix.lower() == ".graphml":
-            return _read_graphml(path)
-        lines = (line.split("#")[0].split() for line in path.read_text(encoding="utf-8").splitlines())
-        pairs = [tuple(words) for words in lines if words]
-    except OSError as error:
-        raise BadInput("network.path", str(path), f"a readable file ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise BadInput("network.path", str(path), "an edge list or GraphML (ending .graphml), in UTF-8") from None
-    for words in pairs:
-        if len(words) != 2:
-            raise BadInput(
-                "network.path", str(path), f"an edge list, two names and a space a line, not {' '.join(words)[:40]!r}"
-            )
-    return Graph.of({name for words in pairs for name in words}, [(words[0], words[1]) for words in pairs])
-
-
-def _read_graphml(path: Path) -> Graph:
-    import networkx as nx
-
-    try:
-        drawn: Drawn = nx.read_graphml(path)
-    except OSError:
-        raise
-    except Exception as error:  # the parser raises whatever it pleases on a file that is not its own
-        raise BadInput("network.path", str(path), f"an edge list or GraphML ({one_line(error)})") from None
-    if drawn.is_directed():
-        raise BadInput("network.path", str(path), "an undirected graph")
-    return Graph.of(drawn.nodes, drawn.edges())
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:

@@ -125,10 +125,21 @@ def _agents(text: str) -> tuple[int, ...]:
     from dpp2.errors import BadInput
     from dpp2.node.ranges import read_ranges
 
+    listed = _file(text[1:]) if text.startswith("@") else text
     try:
-        return read_ranges(text)
+        return read_ranges(listed)
     except ValueError:
         raise BadInput("--agents", text, "numbers of agents, each once, as in 3 or 0,1,2 or 0-24999") from None
+
+
+def _file(name: str) -> str:
+    """Agents that lie scattered may not fit into a command line."""
+    from dpp2.errors import BadInput
+
+    try:
+        return Path(name).read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        raise BadInput("--agents", f"@{name}", f"a readable file of such numbers ({error.strerror})") from None
 
 
 def _check_agents(text: str, owned: tuple[int, ...], agents: int) -> None:
@@ -183,7 +194,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--agents", required=True, metavar="I,J,K-L,…", help="the agents that this node hosts")
+    add("--agents", required=True, metavar="I,J,K-L,…", help="the agents that this node hosts; @FILE: as it says")
     add("--experiment", type=Path, metavar="FILE", help="this node's own copy of the experiment")
     add("--cluster", type=Path, metavar="FILE", help="cluster.toml: where every agent listens")
     add("--home", type=Path, metavar="DIR", help="folder for ledger, records and checkpoints")

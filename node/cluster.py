@@ -18,6 +18,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,28 +59,31 @@ class Cluster:
         return f"[agents]\n{agents}\n[links]\n{self._links()}"
 
     def _hosts(self) -> str:
-        hosted: dict[str, list[int]] = {}
-        for agent, address in sorted(self.addresses.items()):
-            hosted.setdefault(address, []).append(agent)
-        return "".join(f'"{address}" = "{ranges_text(agents)}"\n' for address, agents in hosted.items())
+        hosts = ((self.addresses[node], agents) for node, agents in self._hosted.items())
+        return "".join(f'"{address}" = "{ranges_text(agents)}"\n' for address, agents in hosts)
 
     def _links(self) -> str:
         return "".join(f'"{i}-{j}" = "{address}"\n' for (i, j), address in sorted(self.links.items()))
 
-    def node_of_agent(self) -> dict[int, int]:
-        """Which node hosts an agent: the lowest agent at the same address names it."""
-        first: dict[str, int] = {}
+    @cached_property
+    def _hosted(self) -> dict[int, tuple[int, ...]]:
+        """The agents of every node, ascending: the lowest agent at an address names the node."""
+        together: dict[str, list[int]] = {}
         for agent in sorted(self.addresses):
-            first.setdefault(self.addresses[agent], agent)
-        return {agent: first[address] for agent, address in self.addresses.items()}
+            together.setdefault(self.addresses[agent], []).append(agent)
+        return {agents[0]: tuple(agents) for agents in together.values()}
+
+    def node_of_agent(self) -> dict[int, int]:
+        """Which node hosts an agent."""
+        return {agent: node for node, agents in self._hosted.items() for agent in agents}
 
     def agents_of_node(self, node: int) -> tuple[int, ...]:
         """All agents of one node."""
-        return tuple(agent for agent, host in sorted(self.node_of_agent().items()) if host == node)
+        return self._hosted.get(node, ())
 
     def nodes(self) -> dict[int, str]:
         """Every node by its name, with its address."""
-        return {node: self.addresses[node] for node in sorted(set(self.node_of_agent().values()))}
+        return {node: self.addresses[node] for node in sorted(self._hosted)}
 
 
 def _agent(name: str) -> int:
@@ -108,7 +112,11 @@ def _pair(name: str) -> tuple[int, int]:
 
 
 def _address(table: str, name: str, value: Any) -> str:
+    return check_address(f"{table}.{name}", value)
+
+
+def check_address(field: str, value: Any) -> str:
     host, colon, port = str(value).rpartition(":")
     if not isinstance(value, str) or not colon or not host or not port.isdecimal():
-        raise BadInput(f"{table}.{name}", value, 'an address such as "10.0.0.1:7000"')
+        raise BadInput(field, value, 'an address such as "10.0.0.1:7000"')
     return value

@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpp2.algorithms.base import Private
 from dpp2.arrays import Array
 from dpp2.experiment import Experiment
 from dpp2.node.codec import RowFormat
 from dpp2.node.mixing import Mixer
 from dpp2.prepared import PreparedRun
+from dpp2.topology import Graph
 
 
 @dataclass(frozen=True)
@@ -33,30 +37,37 @@ class Hosting:
     def __init__(self, experiment: Experiment, owned: Sequence[int]) -> None:
         """What `dpp2 run` refuses is refused here, too."""
         self.experiment, self.owned = experiment, tuple(sorted(owned))
-        self._own = frozenset(owned)
         self.prepared = PreparedRun.resolved(experiment)
         self.agents = self.prepared.hosted(self.owned)
         self.graph, self.objective = self.prepared.graph, self.agents.objective
         self.dimension = self.objective.dimension
         self.form = RowFormat.of(experiment.algorithm, self.dimension, experiment.run.largest)
-        ends = {agent for edge in self.graph.edges.tolist() if not self._own.isdisjoint(edge) for agent in edge}
-        self.foreign = sorted(ends - self._own)
+        self._across = _across(self.graph, self.owned)
+        self.foreign: list[int] = np.unique(self._across[:, 1]).tolist()
 
     def neighbours(self, place: Mapping[int, int]) -> tuple[Neighbour, ...]:
         """The neighbouring nodes, if `place` says which node hosts an agent."""
-        ours: dict[int, set[int]] = {}
-        theirs: dict[int, set[int]] = {}
-        for i, j in self.graph.edges.tolist():
-            for mine, other in ((i, j), (j, i)):
-                if mine in self._own and other not in self._own:
-                    ours.setdefault(place[other], set()).add(mine)
-                    theirs.setdefault(place[other], set()).add(other)
-        return tuple(Neighbour(node, tuple(sorted(theirs[node])), tuple(sorted(ours[node]))) for node in sorted(ours))
+        hosts = np.array([place[other] for other in self._across[:, 1].tolist()], dtype=np.int64)
+        order = np.argsort(hosts, kind="stable")
+        nodes, starts = np.unique(hosts[order], return_index=True)
+        parts = np.split(self._across[order], starts[1:])
+        return tuple(
+            Neighbour(node, tuple(np.unique(part[:, 1]).tolist()), tuple(np.unique(part[:, 0]).tolist()))
+            for node, part in zip(nodes.tolist(), parts if len(nodes) else (), strict=True)
+        )
 
     def mixer(self, neighbours: Sequence[Neighbour]) -> Mixer:
         """Σ_j p_ij rows_j for the hosted agents, of their own rows and those of the neighbours, in this order."""
         order = [*self.owned, *(agent for neighbour in neighbours for agent in neighbour.theirs)]
         return Mixer(self.graph, self.prepared.edge_weights, self.owned, order)
+
+
+def _across(graph: Graph, owned: Sequence[int]) -> NDArray[np.int64]:
+    """(ours, theirs) for every edge between an agent hosted here and one that is not."""
+    own = np.zeros(graph.agents, dtype=bool)
+    own[list(owned)] = True
+    ends: NDArray[np.int64] = np.concatenate([graph.edges, graph.edges[:, ::-1]])
+    return ends[own[ends[:, 0]] & ~own[ends[:, 1]]]
 
 
 def state_arrays(state: Any) -> dict[str, Array]:

@@ -24,9 +24,9 @@ from dpp2.node.limits import (
 from dpp2.node.links import STREAM_ENDED, wake
 from dpp2.node.memory import longest_message
 from dpp2.node.proofs import CHALLENGE, Metadata, challenge, prove, proven
-from dpp2.node.ranges import ranges_text, read_ranges
+from dpp2.node.ranges import read_ranges
 from dpp2.node.shell import Shell, largest_frame
-from dpp2.node.tls import Identity, agent_name, node_name, open_channel, proven_names
+from dpp2.node.tls import Identity, node_name, open_channel, proven_names, set_name, told_agents, unproven
 
 log = logging.getLogger("dpp2.node")
 
@@ -79,6 +79,9 @@ class Peers:
         self._shell, self._agents = shell, shell.machine.agents
         self._cluster, self._identity, self._refusals = cluster, identity, refusals
         self._admission = admission
+        hosts = {neighbour.node: cluster.agents_of_node(neighbour.node) for neighbour in self._agents.neighbours}
+        self._sets = {set_name(agents): agents for agents in hosts.values()}
+        self._told = told_agents(self._agents.hosting.owned)
         self._told_of: set[int] = set()  # nodes that seem to know more of us than we do
         self._doors = {neighbour.node: Door() for neighbour in self._agents.neighbours}
 
@@ -188,7 +191,7 @@ class Peers:
     def _metadata(self, since: int) -> tuple[tuple[str, str], ...]:
         return (
             ("dpp2-run", self._agents.run_id),
-            ("dpp2-agents", ranges_text(self._agents.hosting.owned)),
+            ("dpp2-agents", self._told),
             ("dpp2-need", str(since)),
         )
 
@@ -199,20 +202,22 @@ class Peers:
         if metadata["dpp2-run"] != self._agents.run_id:
             raise PeerFault("wrong run", f"this node runs {self._agents.run_id[:8]}…")
         try:
-            agents = set(read_ranges(str(metadata["dpp2-agents"])))
+            agents = self._hosted(str(metadata["dpp2-agents"]))
             need = int(metadata["dpp2-need"])
         except (KeyError, ValueError):
             raise PeerFault("bad metadata", "dpp2-agents and dpp2-need must be numbers") from None
-        _check_proven(sorted(agents), proven)
+        _check_proven(agents, proven)
         for neighbour in self._agents.neighbours:
-            if neighbour.node == min(agents) and agents >= set(neighbour.theirs):
+            if neighbour.node == agents[0] and set(agents) >= set(neighbour.theirs):
                 return neighbour, need
-        raise PeerFault("not a neighbour", f"no neighbouring node hosts {sorted(agents)[:5]}")
+        raise PeerFault("not a neighbour", f"no neighbouring node hosts {list(agents[:5])}")
+
+    def _hosted(self, told: str) -> Sequence[int]:
+        """Ascending, the agents that `dpp2-agents` tells of: ranges, or the name of a neighbouring node's set."""
+        return self._sets[told] if told in self._sets else read_ranges(told)
 
 
 def _check_proven(agents: Sequence[int], proven: set[str] | None) -> None:
     """Under TLS a peer speaks for the agents in its certificate alone."""
-    if proven is None:
-        return
-    if unproven := [agent for agent in agents if agent_name(agent) not in proven]:
-        raise PeerFault("impostor", f"the certificate does not speak for agents {unproven[:5]}")
+    if proven is not None and (others := unproven(agents, proven)):
+        raise PeerFault("impostor", f"the certificate does not speak for agents {others[:5]}")

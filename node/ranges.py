@@ -10,12 +10,24 @@ from itertools import pairwise
 
 MOST_AGENTS = 10**6  # as `network.agents`: no more than that are ever counted up, whoever asks for it
 
+_READABLE = 80  # characters in a sentence
+
+
+def spans(agents: Iterable[int]) -> list[tuple[int, int]]:
+    """(first, last) of all runs of consecutive agents, ascending."""
+    ordered = sorted(agents)
+    starts = [n for n in range(len(ordered)) if n == 0 or ordered[n] != ordered[n - 1] + 1]
+    return [(ordered[first], ordered[after - 1]) for first, after in pairwise([*starts, len(ordered)])]
+
 
 def ranges_text(agents: Iterable[int]) -> str:
     """Ascending; neighbours in number are joined."""
-    ordered = sorted(agents)
-    starts = [n for n in range(len(ordered)) if n == 0 or ordered[n] != ordered[n - 1] + 1]
-    return ",".join(_span(ordered[first], ordered[after - 1]) for first, after in pairwise([*starts, len(ordered)]))
+    return ",".join(_span(first, last) for first, last in spans(agents))
+
+
+def few_words(agents: Iterable[int]) -> str:
+    """For a sentence: as much of it as can be read."""
+    return text if len(text := ranges_text(agents)) <= _READABLE else f"{text[:_READABLE].rpartition(',')[0]},…"
 
 
 def read_ranges(text: str) -> tuple[int, ...]:

@@ -35,10 +35,11 @@ from dpp2.node.limits import CHECKPOINT_EVERY, REPORT_EVERY, SERVER_OPTIONS
 from dpp2.node.machine import RunSetup
 from dpp2.node.peers import METHOD, SERVICE, Peers, transport_limits
 from dpp2.node.process import most_connections
+from dpp2.node.ranges import few_words
 from dpp2.node.run import open_run
 from dpp2.node.shell import Shell
 from dpp2.node.status import STATUS
-from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, node_names, proven_names
+from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, node_name, proven_names
 from dpp2.node.v1 import wire_pb2
 from dpp2.privacy.ledger import Allowance
 from dpp2.store.files import write_text
@@ -72,7 +73,7 @@ class NodeConfig:
         return folder
 
     def identity(self) -> Identity | None:
-        return None if self.tls is None else Identity.load(self.tls, node_names(self.owned))
+        return None if self.tls is None else Identity.load(self.tls, [node_name(self.owned)], self.owned)
 
     def admission(self) -> Admission | None:
         return None if self.tls is None else Admission.of(self.tls, self.allow)
@@ -224,9 +225,8 @@ class Node:
     def _setup(self, run_id: str, cluster: Cluster) -> RunSetup:
         config = self.config
         if (hosted := cluster.agents_of_node(cluster.node_of_agent().get(config.owned[0], -1))) != config.owned:
-            raise BadInput(
-                "--agents", list(config.owned), f"all agents of one address in {config.cluster}: {list(hosted)}"
-            )
+            accepted = f"all agents of one address in {config.cluster}: {few_words(hosted)}"
+            raise BadInput("--agents", few_words(config.owned), accepted)
         if (agents := len(cluster.addresses)) != self.hosting.graph.agents:
             raise BadInput("--cluster", agents, f"the addresses of all {self.hosting.graph.agents} agents")
         neighbours = self.hosting.neighbours(cluster.node_of_agent())

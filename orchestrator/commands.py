@@ -63,6 +63,12 @@ COMMANDS = (
     Command("bench", ("bench",), _STUDIES, "Measure this machine: ratios taken in one run."),
     Command("node", ("cluster",), _NETWORK, "Host agents behind a gRPC service."),
     Command("orchestrate", ("cluster",), _NETWORK, "Drive nodes that are running somewhere through one run."),
+    Command(
+        "partition",
+        ("partition",),
+        _NETWORK,
+        "Share agents out among hosts, neighbours together.",
+    ),
     Command("certs", ("certs",), _NETWORK, "Make certificates for nodes and for whoever orchestrates them."),
     Command("export", ("export",), _NETWORK, "Pack the records of nodes that ran here."),
     Command("collect", ("cluster",), _NETWORK, "Merge the records of nodes into one run directory."),

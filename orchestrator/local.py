@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dpp2 import Experiment
+from dpp2.graph_files import matrix_of
 from dpp2.node.cluster import Cluster
 from dpp2.node.keyring import folder_of_keys, write_key
 from dpp2.node.ranges import ranges_text
@@ -20,11 +21,13 @@ from dpp2.node.tls import ORCHESTRATOR, Identity
 from dpp2.orchestrator import certs
 from dpp2.orchestrator.drive import Drive, DriveFailed, stop
 from dpp2.prepared import PreparedRun
-from dpp2.store.files import write_text
+from dpp2.store.files import write_npz, write_text
 from dpp2.topology import FromFile
 
 _HOST = "127.0.0.1"
 _DAYS = 30  # a run's own certificates, made for it and for nothing else
+_LISTED_EDGES = 10_000  # that are written as text, if there are no more; a sparse matrix is read at once
+_LONG = 4096  # characters in one argument
 _MOST_RESTARTS = 50  # of one node: beyond that its death is no accident
 
 
@@ -105,7 +108,7 @@ class LocalCluster:
         return [(i, j) for i, j in self._prepared.graph.edges.tolist() if host[i] != host[j]]
 
     def _write_files(self) -> None:
-        """What each node reads: the experiment with its graph as a list of edges, and the keys."""
+        """What each node reads: the experiment with its graph in a file, and the keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_text(self._folder / "experiment.toml", for_nodes(self._prepared, self._folder).to_toml())
         if self._prepared.experiment.run.seed == "os":
@@ -163,7 +166,7 @@ class LocalCluster:
             return process, await stream.readline()
 
     def _command(self, node: int, port: int) -> list[str]:
-        agents, home = ranges_text(self._groups[node]), str(self._home(node))
+        agents, home = self._agents(node), str(self._home(node))
         security = ["--tls", str(self._folder / "certs" / f"node-{node}")] if self._tls else ["--plaintext"]
         return [
             *(sys.executable, "-m", "dpp2.node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
@@ -173,6 +176,14 @@ class LocalCluster:
             "--trust-journal",  # nobody takes part but this user's own processes, none of which lies
             *(*security, "--die-with-parent", str(os.getpid())),
         ]
+
+    def _agents(self, node: int) -> str:
+        """As `--agents` takes them. Linux takes 128 KB in one argument, and other systems less."""
+        if len(agents := ranges_text(self._groups[node])) <= _LONG:
+            return agents
+        path = self._folder / f"node-{node}.agents"
+        write_text(path, agents)
+        return f"@{path}"
 
     async def _keep(self, node: int) -> None:
         """Bring a node back whenever it dies; it resumes from its own checkpoint on the same port."""
@@ -206,8 +217,13 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def for_nodes(prepared: PreparedRun, folder: Path) -> Experiment:
-    """The same experiment, by digest, with its graph as a file of edges: a node need not know how it was drawn."""
+    """The same experiment, by digest, with its graph as a file: a node need not know how it was drawn."""
     experiment, graph = prepared.experiment, prepared.graph
-    write_text(folder / "graph.edges", "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
-    network = FromFile(path=str(folder / "graph.edges"), agents=graph.agents, weights=experiment.network.weights)
+    if len(graph.edges) > _LISTED_EDGES:
+        path = folder / "graph.npz"
+        write_npz(path, matrix_of(graph))
+    else:
+        path = folder / "graph.edges"
+        write_text(path, "".join(f"{i} {j}\n" for i, j in graph.edges.tolist()))
+    network = FromFile(path=str(path), agents=graph.agents, weights=experiment.network.weights)
     return replace(experiment, network=network)

@@ -25,7 +25,7 @@ from dpp2.privacy import MOST_ROUNDS
 from dpp2.simulation import Snapshot
 
 _ID = re.compile(r"[0-9a-f]{1,64}")
-_MOST_FACTS, _MOST_STATE = 2**20, 2**30  # bytes of node.json and of a checkpoint
+_MOST_FACTS, _MOST_STATE = 2**24, 2**30  # bytes of node.json, where a million agents have room, and of a checkpoint
 
 
 class Stored(Protocol):

@@ -10,8 +10,8 @@ from tempfile import mkstemp
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpp2.arrays import Array
 from dpp2.records import Records
 from dpp2.store.documents import plain
 
@@ -23,7 +23,7 @@ def read_npz(path: Path) -> Records:
         return Records({name: arrays[name] for name in arrays.files})
 
 
-def write_npz(path: Path, arrays: Mapping[str, Array], mode: int = PUBLIC) -> None:
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], mode: int = PUBLIC) -> None:
     write_whole(path, lambda file: np.savez(file, **arrays), mode)  # type: ignore[arg-type]  # savez's own keyword clashes
 
 

@@ -29,6 +29,10 @@ Resume = Annotated[
 ]
 Transport = Annotated[str | None, typer.Option(help='"embedded", or "grpc": every agent a service, on this machine.')]
 Processes = Annotated[int | None, typer.Option(metavar="P", help="With grpc: node processes (default: one per agent).")]
+Partition = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="With grpc: who shares a process: metis (extra [partition]) or blocks."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="With grpc: one round at a time.")]
 Tls = Annotated[bool, typer.Option("--tls", help="With grpc: a certificate for every node.")]
 Tap = Annotated[
@@ -56,6 +60,7 @@ def run(
     resume: Resume = None,
     transport: Transport = None,
     processes: Processes = None,
+    partition: Partition = None,
     strict: Strict = False,
     tls: Tls = False,
     tap: Tap = None,
@@ -66,7 +71,7 @@ def run(
     """Run an experiment and keep its records."""
     changes = _changes(overrides, transport, no_truth)
     check_counts(("--processes", processes))
-    cluster = ClusterShape(processes, strict, tls, _tap(tap))
+    cluster = ClusterShape(processes, strict, tls, _tap(tap), partition)
     begun = page_opener() if watch else lambda path: None
     if resume is not None:
         _check_alone(resume, file is not None or out is not None or force or no_truth)

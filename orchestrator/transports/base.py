@@ -44,6 +44,7 @@ class ClusterShape:
     strict: bool = False  # one round at a time
     tls: bool = False  # every node with a certificate of its own
     tap: Callable[[Path], Tap] | None = None  # who listens between the nodes, and keeps it in this folder
+    partition: str | None = None  # how agents are shared out among processes; None: as suits their number
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -7,13 +7,13 @@ import json
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpp2 import BadInput, Experiment, Simulation
 from dpp2.edge_keys import WITHOUT_TLS
 from dpp2.node.process import check_descriptors
+from dpp2.orchestrator.groups import check_partition, groups_of
 from dpp2.orchestrator.output import errors, waiting
 from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
 from dpp2.privacy.account import Note
@@ -28,7 +28,7 @@ _KEEP_SECONDS = 2.0  # how often the clock is written down
 
 
 class Grpc:
-    options: tuple[str, ...] = ("processes", "strict", "tls", "tap")
+    options: tuple[str, ...] = ("processes", "partition", "strict", "tls", "tap")
     keeps_accounts = True
 
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
@@ -38,6 +38,7 @@ class Grpc:
         _check_elsewhere(experiment)
         processes = min(shape.processes or experiment.network.agents, experiment.network.agents)
         check_descriptors("--processes", processes)
+        check_partition(shape.partition)
 
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         """Every round at node processes; the run takes up what they have written down when they have ended."""
@@ -50,7 +51,7 @@ class Grpc:
         from dpp2.orchestrator.merge import load_node_records
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
-        groups = groups_of(shape, prepared.graph.agents, nodes)
+        groups = groups_of(shape, prepared.graph, nodes)
         if (shape.processes or 0) > len(groups):
             errors.print(
                 f"note: --processes {shape.processes} is more than there are agents: {len(groups)} are started"
@@ -126,49 +127,6 @@ class RoundClock:
             self._kept = self._last
             with suppress(OSError):  # a full disk stops nodes that have something to lose, and they say so
                 write_text(self._path, json.dumps({"seconds": self.seconds}))
-
-
-def groups_of(shape: ClusterShape, agents: int, nodes: Path) -> list[list[int]]:
-    """Agents in consecutive groups of nearly equal size, one per process; a resumed run keeps those it had."""
-    kept = nodes / "groups.json"
-    before, begun = _kept_groups(kept, agents), any(nodes.glob("node-*"))
-    if begun and not before and shape.processes is None:
-        lost = "but nodes/groups.json is gone or damaged, which says how many processes there were"
-        raise BadInput("--resume", str(nodes.parent), f"an intact run, {lost}: --processes P writes it again")
-    count = min(shape.processes or len(before) or agents, agents)
-    if before and count != len(before):
-        raise BadInput("--processes", count, f"{len(before)}, as when the run began")
-    groups = _partition(agents, count)
-    _check_hosts(nodes, groups)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    write_text(kept, json.dumps(groups))
-    return groups
-
-
-def _partition(agents: int, count: int) -> list[list[int]]:
-    bounds = [agents * n // count for n in range(count + 1)]
-    return [list(range(low, high)) for low, high in pairwise(bounds)]
-
-
-def _kept_groups(kept: Path, agents: int) -> list[list[int]]:
-    """What groups.json says; nothing if it is gone or says anything that nobody has written there."""
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(kept.read_text())
-        if isinstance(found, list) and 1 <= len(found) <= agents and found == _partition(agents, len(found)):
-            return found
-    return []
-
-
-def _check_hosts(nodes: Path, groups: list[list[int]]) -> None:
-    """Every node goes on with the agents that it has: the noise of others is not in its journal."""
-    for facts in nodes.glob("node-*/runs/*/node.json"):
-        hosted = None
-        with suppress(OSError, ValueError, KeyError, TypeError):  # its node will say what is wrong with it
-            hosted = list(json.loads(facts.read_text())["agents"])
-        if hosted is not None and hosted not in groups:
-            name = facts.relative_to(nodes).parts[0]
-            accepted = f"as many as when the run began: {name} hosts agents {hosted[:8]}"
-            raise BadInput("--processes", len(groups), accepted)
 
 
 def _run_cluster(work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpp2 import Experiment
 from dpp2.node.codec import encode
+from dpp2.partition import blocks, crossing
 from dpp2.prepared import PreparedRun
 from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
 from dpp2.studies.bench.contenders import nodes, together
@@ -44,7 +44,7 @@ class ScaleBenchmark(Benchmark[ScaleMeasured]):
         rates = {run.agents: run.rounds_per_second for run in runs}
         over_nodes = [_over_nodes(agents, count, rates, asked.note) for agents, count in _OVER_NODES]
         prepared = _prepared(max(_EMBEDDED))
-        sent = rows_sent(prepared.graph, _blocks(prepared.graph.agents, HOSTS))
+        sent = rows_sent(prepared.graph, blocks(prepared.graph.agents, HOSTS))
         phases = len(prepared.experiment.algorithm.phases)
         busiest = int(sent.sum(axis=1).max()) * phases * _row_bytes(prepared)
         return ScaleMeasured(
@@ -91,7 +91,7 @@ async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
         ready = time.perf_counter() - began
         per_round = median([await driven.block(_ROUNDS) / _ROUNDS for _ in range(_REPETITIONS)])
         held = sum(used.resident for used in await driven.used())
-    owner = _blocks(agents, count)
+    owner = blocks(agents, count)
     phases = prepared.experiment.algorithm.phases
     return NodesRun(
         agents,
@@ -102,22 +102,6 @@ async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
         frame_bytes=frame_bytes(prepared, owner),
         least_bytes=int(rows_sent(prepared.graph, owner).sum()) * len(phases) * _row_bytes(prepared),
     )
-
-
-def _blocks(agents: int, count: int) -> NDArray[np.int64]:
-    """Who hosts each agent, where consecutive ones are hosted together (as `contenders.together` does)."""
-    owner = np.empty(agents, dtype=np.int64)
-    for host, (first, last) in enumerate(pairwise(agents * n // count for n in range(count + 1))):
-        owner[first:last] = host
-    return owner
-
-
-def crossing(graph: Graph, owner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(agent, host) for every host other than its own that has a neighbour of the agent: ascending, each once."""
-    ends = np.concatenate([graph.edges, graph.edges[:, ::-1]])
-    pairs = np.stack([ends[:, 0], owner[ends[:, 1]]], axis=1)
-    codes = np.unique(pairs[owner[ends[:, 0]] != pairs[:, 1]] @ np.array([owner.max() + 1, 1]))
-    return np.stack(np.divmod(codes, owner.max() + 1), axis=1)
 
 
 def rows_sent(graph: Graph, owner: NDArray[np.int64]) -> NDArray[np.int64]:

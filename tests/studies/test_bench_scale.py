@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpp2 import Experiment
+from dpp2.partition import blocks
 from dpp2.prepared import PreparedRun
 from dpp2.studies.bench import scale
 from dpp2.studies.bench.benchmark import Bench
@@ -22,7 +23,7 @@ def prepared(agents: int) -> PreparedRun:
 @pytest.mark.parametrize("hosts", [2, 3, 7])
 def test_rows_sent_are_those_that_a_loop_counts(hosts: int) -> None:
     graph = prepared(60).graph
-    owner = scale._blocks(60, hosts)
+    owner = blocks(60, hosts)
     needed = {(i, owner[j]) for edge in graph.edges.tolist() for i, j in (edge, edge[::-1]) if owner[i] != owner[j]}
     counted = np.zeros((hosts, hosts), dtype=int)
     for agent, host in needed:
@@ -32,7 +33,7 @@ def test_rows_sent_are_those_that_a_loop_counts(hosts: int) -> None:
 
 def test_frames_are_little_more_than_the_rows_in_them() -> None:
     run = prepared(400)
-    owner = scale._blocks(400, 2)
+    owner = blocks(400, 2)
     least = int(scale.rows_sent(run.graph, owner).sum()) * 2 * 80
     assert least < scale.frame_bytes(run, owner) < 1.05 * least
 

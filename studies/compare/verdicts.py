@@ -122,8 +122,8 @@ def may_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         f"{figure(rankings.margin)} (Student's t on paired ln Ŵ over {made.plan.seeds} fresh seeds, {100 * LEVEL:g} % "
         f"for the whole page by Holm's correction). The factor was raised to {MARGIN:g} after a smaller search with "
         f"other seeds had turned rankings round that were as large as {TURNED:g}. "
-        "Another, with 40 runs, turned 4 of 435 round all the same, all of dpp3 on planted and up to 580: so much a small "
-        "search misses. A second search as large as this one has not been made.",
+        "Another, with 40 runs, turned 4 of 435 round all the same, all of dpp3 on planted and up to 580: so much a "
+        "small search misses. A second search as large as this one has not been made.",
         f"Every method of a cell had the same number of tuning runs ({_listed(runs)}, by cell); {edges} of "
         f"{len(made.results)} winners lie at an end of a range.",
     ]

@@ -32,7 +32,7 @@ TURNED = (
 
 @dataclass(frozen=True)
 class Ranking:
-    """`better` ended lower than `worse` in a cell, by this factor; `claimed`: beyond doubt."""
+    """`better` ended lower than `worse` in a cell, by this factor; `claimed`: by the rule."""
 
     cell: Cell
     better: str

@@ -54,7 +54,7 @@ def _standings(made: Comparison, rankings: Rankings) -> str:
         cells = {cell.epsilon: found.get(cell) for cell in made.plan.cells(task)}
         rows.append((task.title, *(_standing(cells.get(epsilon)) for epsilon in epsilons)))
     head = ("DPP²'s gap over the best other method's", *(f"ε = {epsilon:g}" for epsilon in epsilons))
-    return _markdown(head, rows) + "\n\nBold: the ranking is beyond doubt."
+    return _markdown(head, rows) + "\n\nBold: the ranking is claimed, by the rule below."
 
 
 def _standing(one: verdicts.Standing | None) -> str:

@@ -75,8 +75,8 @@ def answer(made: Comparison, rankings: Rankings) -> str:
         f"**Where is DPP² good, and where not?** Given the better of its two variants (τ = 0 as in the paper, or τ "
         f"searched) and compared in {len(found)} cells (data set, start, kind of ε, ε): it ends below what costs no ε "
         f"at all (staying, or one local step) by the rule below in {len(useful)} of them{_where(useful)}. Some other "
-        f"method ends lower by that rule in {len(bad)}. Useful, and above nobody by that rule, it is in {len(good) or 'none'}"
-        f"{_where(good)}.",
+        f"method ends lower by that rule in {len(bad)}. Useful, and above nobody by that rule, it is "
+        f"in {len(good) or 'none'}{_where(good)}.",
         f"Its gap is {_spread(factors)} times that of the best other method"
         + (f", most at {_named(most.cell)} ({_both(most)})" if most else "")
         + ".",

@@ -39,10 +39,10 @@ demo: $(READY)
 	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and $(SECOND)/report.html."
 
 test: $(TOOLS)
-	$(BIN)/pytest -n 2 -m "not slow and not docker and not netns and not browser"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not docker and not netns and not browser"
 
 test-slow: $(TOOLS)
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 # The live page in a real browser: Debian's Chromium; elsewhere a sentence says why it did not run (in CI, a failure).
 test-browser: $(TOOLS)

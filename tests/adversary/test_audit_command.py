@@ -13,7 +13,7 @@ from dpp2 import Experiment
 from dpp2 import run as dpp2_run
 from dpp2.orchestrator.cli import main
 from dpp2.studies.bench import audit as bench_audit
-from dpp2.studies.bench import core
+from dpp2.studies.bench import timing
 
 SETS = (
     "network.topology=ring",
@@ -112,7 +112,7 @@ def test_matrix_refuses_a_file_as_its_folder(call: Call, tmp_path: Path) -> None
 
 def test_the_benchmark_measures_every_goal_it_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """On short runs and few trials: what the figures are is for the benchmark itself to say."""
-    monkeypatch.setattr(core, "_REPETITIONS", 1)
+    monkeypatch.setattr(timing, "REPETITIONS", 1)
     for name, value in {"_LENGTHS": (20, 40, 60), "_TRIALS": 300, "_ONE_BY_ONE": 3}.items():
         monkeypatch.setattr(bench_audit, name, value)
     small = Experiment.load(overrides=[*SETS, "run.rounds=500"])

@@ -55,8 +55,9 @@ class TestFolders:
         def work(*_: object, **__: object) -> None:
             raise AssertionError("the work had begun")
 
-        for place in ("dpp2.studies.matrix.compare", "dpp2.studies.reproduce.curves.fan_out", "privacy.plan.planner"):
-            monkeypatch.setattr(f"dpp2.{place}", work)
+        for room, place in (("studies", "matrix.compare"), ("studies", "reproduce.curves.fan_out")):
+            monkeypatch.setattr(f"dpp2.{room}.{place}", work)
+        monkeypatch.setattr("dpp2.privacy.plan.planner", work)
         (tmp_path / "file").write_text("mine")
         ended = dpp2(*words, tmp_path / "file" / "below" / "x.png")
         assert ended.code == 2

@@ -84,8 +84,12 @@ def _print_document(checked: Checked) -> None:
 def _print(checked: Checked) -> None:
     found = checked.eigenvalues
     least = "an unknown λ_2 (too costly to find here)" if np.isnan(found.connectivity) else f"{found.connectivity:.4g}"
-    console.print(f"admissible: λ(P) from {least} to {'at most ' * found.bounded}{found.largest:.4g}, G ≻ 0")
+    most = f"{'at most ' * found.bounded}{found.largest:.4g}"
+    console.print(f"admissible: it can be run, since λ(P) from {least} to {most} leaves G ≻ 0")
     print_table(("condition (paper, sufficient)", "left", "right", ""), map(_cells, checked.conditions))
+    failing = sum(not condition.holds for condition in checked.conditions)
+    if failing:
+        console.print(f"{failing} of {len(checked.conditions)} fail: convergence may be observed, and is not proved")
     _print_curve(checked.account, checked.rounds)
     print_notes(checked.account.notes)
 

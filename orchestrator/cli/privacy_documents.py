@@ -69,5 +69,6 @@ def calibration_document(found: Calibration, *, published: bool) -> dict[str, ob
 def spoken(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
     """An ε as people read it, with the reason why it is infinite."""
     at = f" at δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail_counts else ""
+    at += ", no promise" if at and isinstance(spent, Epsilon) and spent.log2_delta >= 0 else ""
     why = spent.reason if isinstance(spent, Epsilon) and spent.value is None else None
     return f"{spent}{at} ({why})" if why else f"{spent}{at}"

@@ -61,7 +61,11 @@ def nodes_of(folder: Path) -> list[int]:
         if entry.name.isdigit():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"dpp2.node" in words and any(str(folder).encode() in word for word in words) and alive(int(entry.name)):
+                if (
+                    b"dpp2.node" in words
+                    and any(str(folder).encode() in word for word in words)
+                    and alive(int(entry.name))
+                ):
                     found.append(int(entry.name))
     return sorted(found)
 

@@ -1,11 +1,14 @@
 """What may be concluded: rankings that the numbers carry, and nothing else.
 
-Two contenders of a cell ran on the same seeds. Their ranking is claimed if
-    the mean of ln Ŵ − ln Ŵ′ over the seeds differs from 0 by Student's t, at 5 % for the whole page (Holm's correction
-    over every pair that is tested on it), and
-    the factor exp |mean| exceeds the margin of the page, since another search finds other settings: `MARGIN`, or
-    the most by which a search on this page is seen to have missed, whichever is more. It is seen where one variant of
-    a method leaves open what another holds: the first contains the second, and cannot end higher but by its search.
+Two things decide who ends lower: the noise of a run, and the luck of a search, which finds other settings whenever it
+is made again. So everybody was searched several times, each time from the beginning, and what every search chose ran
+on the same fresh seeds. A ranking is claimed if
+    whichever search of the one is set beside whichever of the other, the mean of ln Ŵ − ln Ŵ′ over the seeds has the
+    same sign, and differs from 0 by Student's t, at 5 % for the whole page (the largest p of these pairs, and Holm's
+    correction over everything that is tested on the page); and
+    the least of these factors exp |mean| exceeds the luck of either: the most by which two searches of it ended apart
+    anywhere on the same data. Where one variant of a method leaves open what another holds, the first contains the
+    second and cannot end higher but by its luck, so that counts, too.
 Tested are the paper's own methods against everybody else, and the best method of a cell against everybody else.
 """
 
@@ -13,26 +16,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, product
 
 import numpy as np
 from scipy import stats
 
-from dpp2.studies.compare.comparison import Comparison, Result
+from dpp2.studies.compare.comparison import Comparison, Found, Result
 from dpp2.studies.compare.contenders import Method
 from dpp2.studies.compare.tasks import Cell
 
 LEVEL = 0.05
-MARGIN = 12.0
-TURNED = (
-    11.6  # the largest factor that a smaller search with other seeds has turned round: why the margin is what it is
-)
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """`better` ended lower than `worse` in a cell, by this factor; `claimed`: by the rule."""
+    """`better` ended lower than `worse` in a cell, by this factor at least; `claimed`: by the rule."""
 
     cell: Cell
     better: str
@@ -53,22 +53,44 @@ class Rankings:
         tested = [one for cell in self.made.cells for one in _tested(cell, self.made.within(cell))]
         kept = holm([one.p for one in tested])
         return tuple(
-            Ranking(one.cell, one.better, one.worse, one.factor, one.p, accepted and one.factor > self.margin)
+            replace(one, claimed=accepted and one.factor > self.margin(one))
             for one, accepted in zip(tested, kept, strict=True)
         )
 
-    @cached_property
-    def margin(self) -> float:
-        return (1 + 1e-9) * max((MARGIN, *self.misses))
+    def margin(self, one: Ranking) -> float:
+        """What its factor must exceed."""
+        return (1 + 1e-9) * max(self.luck(one.cell, one.better), self.luck(one.cell, one.worse))
+
+    def luck(self, cell: Cell, label: str) -> float:
+        """The most by which the searches of a method ended apart on the data of this cell."""
+        return self._luck.get((cell.task.data.name, label), 1.0)
 
     @cached_property
-    def misses(self) -> tuple[float, ...]:
+    def _luck(self) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for cell, label, factor in (*self.apart, *self.misses):
+            key = cell.task.data.name, label
+            found[key] = max(found.get(key, 1.0), factor)
+        return found
+
+    @cached_property
+    def apart(self) -> tuple[tuple[Cell, str, float], ...]:
+        """For every result with settings to choose, the factor between its searches that end furthest apart."""
+        return tuple(
+            (one.job.cell, one.label, max(_apart(*pair) for pair in combinations(one.found, 2)))
+            for one in self.made.results
+            if one.settings and one.complete and len(one.found) > 1
+        )
+
+    @cached_property
+    def misses(self) -> tuple[tuple[Cell, str, float], ...]:
         """For each cell, the gap of the variant that leaves a setting open over that of the one that holds it."""
         found = []
         for cell in self.made.cells:
             own = [one for one in self.made.within(cell) if one.papers_own and one.complete]
             ends = {_holds_something(one): one for one in own}
-            found += [compared(ends[True], ends[False])[0]] if len(ends) == 2 else []
+            if len(ends) == 2:
+                found.append((cell, ends[False].label, reported(ends[True], ends[False])))
         return tuple(found)
 
     @cached_property
@@ -90,10 +112,31 @@ def _holds_something(one: Result) -> bool:
     return isinstance(one.job.contender, Method) and bool(one.job.contender.held)
 
 
+def _apart(one: Found, other: Found) -> float:
+    factor = _compared(one, other)[0]
+    return max(factor, 1 / factor)
+
+
+def reported(one: Result, other: Result) -> float:
+    """exp of the mean of ln Ŵ(other)/Ŵ(one), as both are reported."""
+    return _compared(one.best, other.best)[0]
+
+
 def compared(one: Result, other: Result) -> tuple[float, float]:
-    """(factor, p): exp of the mean of ln Ŵ(other)/Ŵ(one), and the two-sided p of its being 1."""
+    """(factor, p) of the two searches that come nearest to each other, and no p at all where searches disagree."""
     if not (one.complete and other.complete):
         return (math.inf if one.complete else 1.0, 1.0)
+    pairs = [_compared(*pair) for pair in product(one.found, other.found)]
+    factors, p = [factor for factor, _ in pairs], max(p for _, p in pairs)
+    if min(factors) > 1:
+        return min(factors), p
+    if max(factors) < 1:
+        return max(factors), p
+    return reported(one, other), 1.0
+
+
+def _compared(one: Found, other: Found) -> tuple[float, float]:
+    """(factor, p): exp of the mean of ln Ŵ(other)/Ŵ(one), and the two-sided p of its being 1."""
     differences = np.log(other.of("gap")) - np.log(one.of("gap"))
     mean, spread = float(differences.mean()), float(differences.std(ddof=1)) if len(differences) > 1 else math.nan
     if spread < 1e-9:  # both without noise: what differs, differs for certain
@@ -121,7 +164,7 @@ def contradictions(one: Rankings, other: Rankings) -> list[Ranking]:
         results = {result.label: result for result in other.made.within(ranking.cell)}
         if not {ranking.better, ranking.worse} <= results.keys():
             continue
-        if compared(results[ranking.better], results[ranking.worse])[0] < 1:
+        if reported(results[ranking.better], results[ranking.worse]) < 1:
             found.append(ranking)
     return found
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from dpp2.store.files import json_text, write_text
 from dpp2.studies.compare import pictures, verdicts
 from dpp2.studies.compare.claims import Rankings
-from dpp2.studies.compare.comparison import Comparison, LeftOut, Plan, Result
+from dpp2.studies.compare.comparison import Comparison, LeftOut, Result
+from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
 
@@ -97,15 +100,18 @@ def _method(made: Comparison, command: str) -> list[str]:
 def _effort(plan: Plan) -> str:
     effort = plan.effort
     each = f"on {effort.exchange} seeds each"
-    exchange = f"then what won at the other ε of the same task, {each}; " if effort.exchanges else ""
-    others = sorted({len(plan.cells(task)) - 1 for task in plan.tasks})
+    where = "at the other ε of the same task, with the other kind of ε and from the other start"
+    exchange = f"then what won {where}, {each}; " if effort.exchanges else ""
+    others = sorted({len(plan.near(cell)) for task in plan.tasks for cell in plan.cells(task)})
     runs = " or ".join(dict.fromkeys(str(effort.runs(effort.waves, count)) for count in others))
     return (
         "Every method is searched jointly over all settings that it declares and over the number of rounds, from 1 on: "
         f"{effort.first} points, its defaults and a scrambled Sobol sequence; then {effort.waves} waves of "
         f"{effort.around} points around the best, with {effort.finalists} finalists on {effort.trials} new seeds each; "
         f"{exchange}in all {runs} runs, as many for everybody in a cell. Where a winner lies at an end of a range, the "
-        "range is widened and everybody in that cell gets another wave."
+        "range is widened and everybody in that cell gets another wave. Everybody is searched "
+        f"{plan.searches} times like this, from the beginning and with other random numbers; reported is the search "
+        "that did best while it was tuned."
     )
 
 
@@ -170,6 +176,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
             "starts": plan.starts,
             "tracks": [track.name for track in plan.tracks],
             "epsilons": plan.epsilons,
+            "searches": plan.searches,
             "seeds": plan.seeds,
             "seed": plan.seed,
             "effort": asdict(plan.effort),
@@ -197,7 +204,8 @@ def _result(one: Result) -> dict[str, object]:
         "epsilon": cell.epsilon,
         "method": one.label,
         "reference": one.reference,
-        "evaluations": one.search.runs,
+        "evaluations": one.runs,
+        "searches_gap": [float(np.mean(found.of("gap"))) if found.outcomes else math.inf for found in one.found],
         "at_an_end": one.edges,
         "settings": one.settings,
         **{metric: one.mean(metric) for metric in _METRICS},
@@ -216,7 +224,7 @@ def csv_text(made: Comparison) -> str:
         cell = one.job.cell
         about = (cell.task.data.name, cell.task.start, cell.task.track.name, cell.epsilon, f'"{one.label}"')
         for seed, outcome in enumerate(one.outcomes, start=1):
-            row = (*about, one.reference, one.search.runs, seed, *asdict(outcome).values())
+            row = (*about, one.reference, one.runs, seed, *asdict(outcome).values())
             lines.append(",".join(map(str, row)))
     return "\n".join(lines) + "\n"
 

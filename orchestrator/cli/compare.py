@@ -6,8 +6,9 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,6 +42,10 @@ Searches = Annotated[
     int, typer.Option(metavar="S", help="Independent searches of every method; a ranking needs all of them to agree.")
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one searches and reports on other random numbers.")]
+Against = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The compare.json of another seed: which rankings it turns round is said."),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Three ε, start zero, 28 runs in a search: a look.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes; what is finished is kept there.")]
 
@@ -51,6 +56,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes; wha
         "dpp2 compare digits mine.toml --epsilon 1,10 --out compared",
         "dpp2 compare --quick --algorithms dpp2,dpp3,mine.py",
         "dpp2 compare --out docs --executor dask:127.0.0.1:8786",
+        "dpp2 compare --seed 2 --out again --against docs/compare.json",
     )
 )
 def compare(
@@ -61,6 +67,7 @@ def compare(
     evaluations: Evaluations = None,
     searches: Searches = 2,
     seed: Seed = 1,
+    against: Against = None,
     quick: Quick = False,
     executor: Executor = None,
     out: Out = Path("compared"),
@@ -79,6 +86,7 @@ def compare(
         raise BadInput("--searches", searches, f"a whole number from 1 to {MOST_SEARCHES}")
     if out.exists() and not out.is_dir():
         raise BadInput("--out", str(out), "a directory, not a file")
+    other = _other(against, seed) if against else None
     plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
     plan = replace(plan, searches=searches, seeds=seeds, seed=seed)
     with progress_bar("compare") as show:
@@ -86,11 +94,11 @@ def compare(
     given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
     counts = {"--searches": (searches, 2), "--seeds": (seeds, 10), "--seed": (seed, 1)}
     words = _words(files or [], given, counts, quick=quick)
-    paths = {what: str(path) for what, path in page.write(made, out, words).items()}
+    paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}
     if json:
-        print_json(page.document(made, Rankings(made)) | {"files": paths})
+        print_json(page.document(made, Rankings(made), other) | {"files": paths})
     else:
-        _print(made, paths)
+        _print(made, paths, other)
 
 
 def _plan(
@@ -109,6 +117,18 @@ def _plan(
     if quick:
         plan = replace(plan, epsilons=(1.0, 10.0, 100.0), starts=plan.starts[:1])
     return replace(plan, epsilons=epsilons, fewer=epsilons) if epsilons else plan
+
+
+def _other(path: Path, seed: int) -> Mapping[str, Any]:
+    """Another comparison, checked before the work begins."""
+    try:
+        document = loads(path.read_text())
+        other_seed, known = document["plan"]["seed"], {"results", "rankings"} <= document.keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        known = False
+    if not known or other_seed == seed:
+        raise BadInput("--against", str(path), f"the compare.json of a comparison with another seed than {seed}")
+    return dict(document)
 
 
 def _numbers(text: str | None) -> tuple[float, ...] | None:
@@ -133,14 +153,15 @@ def _words(
     return " ".join(["dpp2 compare", *(shlex.quote(path.name) for path in files), *options])
 
 
-def _print(made: Comparison, paths: Mapping[str, str]) -> None:
+def _print(made: Comparison, paths: Mapping[str, str], other: Mapping[str, Any] | None) -> None:
     from dpp2.studies.compare import page, verdicts
-    from dpp2.studies.compare.claims import Rankings
+    from dpp2.studies.compare.claims import Rankings, sentence
 
     rankings = Rankings(made)
+    again = [sentence(page.document(made, rankings), other)] if other else []
     for task in made.plan.tasks:
         head, rows = page.table_of(made, task)
         print_table(head, rows, title=task.title, narrow=True)
-    for sentence in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings)):
-        console.print(f"• {sentence}")
+    for said in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings), *again):
+        console.print(f"• {said}")
     console.print(f"page in {paths['page']}, numbers in {paths['numbers']} and {paths['table']}")

@@ -10,15 +10,19 @@ on the same fresh seeds. A ranking is claimed if
     anywhere on the same data. Where one variant of a method leaves open what another holds, the first contains the
     second and cannot end higher but by its luck, so that counts, too.
 Tested are the paper's own methods against everybody else, and the best method of a cell against everybody else.
+
+Two comparisons with different seeds share no random number. A ranking that one claims is turned round by the other if
+there the better one ends higher, by the means of ln Ŵ that are reported, however little (`agreement`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -28,6 +32,10 @@ from dpp2.studies.compare.contenders import Method
 from dpp2.studies.compare.tasks import Cell
 
 LEVEL = 0.05
+
+Document = Mapping[str, Any]  # what compare.json holds
+_Key = tuple[object, ...]
+_CELL = ("data", "start", "track", "epsilon")
 
 
 @dataclass(frozen=True)
@@ -157,18 +165,6 @@ def holm(values: Sequence[float]) -> list[bool]:
     return kept
 
 
-def contradictions(one: Rankings, other: Rankings) -> list[Ranking]:
-    """Rankings that one comparison claims and in which another, with other seeds, has it the other way round."""
-    found = []
-    for ranking in one.claimed.values():
-        results = {result.label: result for result in other.made.within(ranking.cell)}
-        if not {ranking.better, ranking.worse} <= results.keys():
-            continue
-        if reported(results[ranking.better], results[ranking.worse]) < 1:
-            found.append(ranking)
-    return found
-
-
 def _tested(cell: Cell, results: Sequence[Result]) -> list[Ranking]:
     methods = [one for one in results if not one.reference]
     if not methods:
@@ -184,3 +180,62 @@ def _ranking(cell: Cell, one: Result, other: Result) -> Ranking:
     if factor >= 1:
         return Ranking(cell, one.label, other.label, factor, p, claimed=False)
     return Ranking(cell, other.label, one.label, 1 / factor, p, claimed=False)
+
+
+# --- two comparisons ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rankings that one claims, and those of them that the other has the other way round."""
+
+    claimed: int
+    shared: int  # that both claim
+    turned: tuple[Mapping[str, Any], ...]
+
+    @property
+    def looked_at(self) -> str:
+        cells = "; ".join(
+            f"{one['better']} below {one['worse']} ({one['data']}, {one['start']}, {one['track']}, "
+            f"ε = {one['epsilon']:g}, by {one['factor']:.2g})"
+            for one in self.turned
+        )
+        return f": {cells}" if cells else ""
+
+
+def agreement(one: Document, other: Document) -> Agreement:
+    """Of what the first claims, as far as the other has the same cells and methods."""
+    there, claimed_there = _logs(other), {_pair(ranking) for ranking in other["rankings"]}
+    known = [ranking for ranking in one["rankings"] if {_of(ranking, "better"), _of(ranking, "worse")} <= there.keys()]
+    turned = tuple(ranking for ranking in known if there[_of(ranking, "better")] > there[_of(ranking, "worse")])
+    return Agreement(len(known), sum(_pair(ranking) in claimed_there for ranking in known), turned)
+
+
+def sentence(one: Document, other: Document) -> str:
+    """Both ways, for the page."""
+    here, there = agreement(one, other), agreement(other, one)
+    return (
+        f"The same command with seed {other['plan']['seed']}, which shares no random number with this one, turns round "
+        f"{len(here.turned) or 'none'} of the {here.claimed} rankings that this page claims{here.looked_at}, and this "
+        f"page {len(there.turned) or 'none'} of the {there.claimed} that it claims{there.looked_at}; {here.shared} are "
+        "claimed by both."
+    )
+
+
+def _logs(document: Document) -> dict[_Key, float]:
+    """Mean of ln Ŵ of every result; ∞ where a run got lost."""
+    return {_of(one, "method"): _mean_log([seed["gap"] for seed in one["seeds"]]) for one in document["results"]}
+
+
+def _mean_log(gaps: list[float | None]) -> float:
+    if not gaps or any(gap is None or not 0 <= gap < math.inf for gap in gaps):
+        return math.inf
+    return sum(math.log(gap) if gap else -math.inf for gap in gaps if gap is not None) / len(gaps)
+
+
+def _of(one: Mapping[str, Any], who: str) -> _Key:
+    return (*(one[name] for name in _CELL), one[who])
+
+
+def _pair(ranking: Mapping[str, Any]) -> _Key:
+    return (*_of(ranking, "better"), ranking["worse"])

@@ -106,9 +106,11 @@ class Result:
         return float(np.mean(self.of(metric)))
 
     def error(self, metric: str) -> float:
-        """Standard error of the mean."""
+        """Standard error of the mean; nan where a run got lost."""
         found = self.of(metric)
-        return float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else math.nan
+        if len(found) < 2 or not np.isfinite(found).all():
+            return math.nan
+        return float(found.std(ddof=1) / math.sqrt(len(found)))
 
 
 @dataclass(frozen=True)

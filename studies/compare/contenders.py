@@ -79,13 +79,12 @@ class Method:
 
     def prepared(self, cell: Cell, point: Point, seed: int) -> PreparedRun | Unsupported:
         """A run with its noise fitted, or why there is none."""
-        task, fit = cell.task, _fit(self, cell, point)
-        if isinstance(fit, Unsupported):
-            return fit
+        task = cell.task
         base = _base(task.data, self, task.start, bool(task.track.delta))
         try:
-            return base.again(replace(fit, run=fit.run.updated(seed=seed)))
-        except BadInput as error:  # settings that this network does not admit
+            fit = _fit(self, cell, point)
+            return fit if isinstance(fit, Unsupported) else base.again(replace(fit, run=fit.run.updated(seed=seed)))
+        except BadInput as error:  # settings that this network does not admit, or noise beyond all numbers
             return Unsupported(str(error))
 
     def spent(self, cell: Cell, point: Point) -> float:

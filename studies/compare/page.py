@@ -11,33 +11,34 @@ import numpy as np
 
 from dpp2.store.files import json_text, write_text
 from dpp2.studies.compare import pictures, verdicts
-from dpp2.studies.compare.claims import Rankings
+from dpp2.studies.compare.claims import Document, Rankings, sentence
 from dpp2.studies.compare.comparison import Comparison, LeftOut, Result
 from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
 
-def write(made: Comparison, out: Path, command: str) -> dict[str, Path]:
-    """Everything, into a folder; the paths by what they hold."""
-    rankings = Rankings(made)
+def write(made: Comparison, out: Path, command: str, other: Document | None = None) -> dict[str, Path]:
+    """Everything, into a folder; the paths by what they hold. `other`: one with another seed, to hold it against."""
+    rankings, numbers = Rankings(made), document(made, Rankings(made), other)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for data in made.plan.data:
         pictures.draw(made, data, out / "figures" / _picture(data))
     paths = {"page": out / "comparison.md", "numbers": out / "compare.json", "table": out / "compare.csv"}
-    write_text(paths["numbers"], json_text(document(made, rankings)))
+    write_text(paths["numbers"], json_text(numbers))
     write_text(paths["table"], csv_text(made))
-    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command)) + "\n")
+    again = [str(numbers["agreement"])] if other else []
+    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command, again)) + "\n")
     return paths
 
 
-def paragraphs(made: Comparison, rankings: Rankings, command: str) -> list[str]:
-    """The page, part by part."""
+def paragraphs(made: Comparison, rankings: Rankings, command: str, again: Sequence[str] = ()) -> list[str]:
+    """The page, part by part. `again`: what came of doing it again."""
     return [
         "# Comparison with other methods",
         verdicts.answer(made, rankings),
         _standings(made, rankings),
         "## What may be concluded, and what not",
-        _items(verdicts.may_conclude(made, rankings)),
+        _items((*verdicts.may_conclude(made, rankings), *again)),
         "It may not be concluded:",
         _items(verdicts.may_not_conclude(made, rankings)),
         "## How it was made",
@@ -163,10 +164,10 @@ def _left_out(found: Sequence[LeftOut]) -> str:
     )
 
 
-def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
+def document(made: Comparison, rankings: Rankings, other: Document | None = None) -> dict[str, object]:
     """What `--json` prints and compare.json holds."""
     plan = made.plan
-    return {
+    found: dict[str, object] = {
         "answer": verdicts.answer(made, rankings),
         "concluded": verdicts.may_conclude(made, rankings),
         "not_concluded": verdicts.may_not_conclude(made, rankings),
@@ -191,6 +192,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
         ],
         "left_out": [_where(one.task) | {"method": one.label, "reason": one.reason} for one in made.left_out],
     }
+    return found | ({"agreement": sentence(found, other)} if other else {})
 
 
 def _where(task: Task) -> dict[str, object]:

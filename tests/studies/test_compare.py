@@ -316,7 +316,7 @@ def test_the_papers_own_variants_differ_in_damping_alone() -> None:
 
 def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
-    words = ("--algorithms", "dmsp,wang-basar", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    words = ("--algorithms", "dmsp,wang-basar", "--epsilon", "10", "--seeds", 2, "--evaluations", 28, "--searches", 1)
     out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
     ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
     printed = json.loads(ended.out)
@@ -329,13 +329,44 @@ def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> N
 def test_a_researchers_own_method_is_searched_like_any_other(tmp_path: Path, dpp2: Call) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
     (tmp_path / "own.py").write_text(OWN)
-    words = ("--algorithms", f"dgd,{tmp_path / 'own.py'}", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    words = (
+        "--algorithms",
+        f"dgd,{tmp_path / 'own.py'}",
+        "--epsilon",
+        "10",
+        "--seeds",
+        2,
+        "--evaluations",
+        28,
+        "--searches",
+        1,
+    )
     out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
     ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
     assert ended.code == 0
     found = {one["method"]: one for one in json.loads(ended.out)["results"] if one["track"] == "pure"}
     assert set(found["descent"]["settings"]) == {"algorithm.alpha", "noise.decay", "run.rounds"}
     assert found["descent"]["evaluations"] == found["dgd"]["evaluations"]
+
+
+def test_what_is_held_against_a_comparison_is_checked_before_the_work(tmp_path: Path, dpp2: Call) -> None:
+    (tmp_path / "mine.toml").write_text(FILE)
+    words = ("--algorithms", "dmsp", "--epsilon", "10", "--seeds", 2, "--evaluations", 28, "--executor", "processes:1")
+    first = dpp2("compare", tmp_path / "mine.toml", *words, "--out", tmp_path / "one")
+    numbers = tmp_path / "one" / "compare.json"
+    assert first.code == 0
+    for seed, path in ((1, numbers), (2, tmp_path / "mine.toml"), (2, tmp_path / "missing")):
+        refused = dpp2(
+            "compare", tmp_path / "mine.toml", *words, "--seed", seed, "--out", tmp_path / "x", "--against", path
+        )
+        assert refused.code == 2
+        assert "--against" in refused.err
+    again = dpp2(
+        "compare", tmp_path / "mine.toml", *words, "--seed", 2, "--out", tmp_path / "two", "--against", numbers
+    )
+    assert again.code == 0
+    page = (tmp_path / "two" / "comparison.md").read_text()
+    assert "The same command with seed 1, which shares no random number with this one, turns round" in page
 
 
 def test_data_sets_are_files_or_names() -> None:

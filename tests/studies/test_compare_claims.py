@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from dpp2 import Experiment
 from dpp2.arrays import Array
-from dpp2.studies.compare.claims import Rankings, compared, contradictions, holm
+from dpp2.studies.compare import page
+from dpp2.studies.compare.claims import Document, Rankings, agreement, compared, holm, sentence
 from dpp2.studies.compare.comparison import Comparison, Found, Result
 from dpp2.studies.compare.contenders import Contender, methods
 from dpp2.studies.compare.laboratory import Outcome
@@ -115,9 +117,22 @@ def test_holm_rejects_in_order() -> None:
     assert holm([]) == []
 
 
-def test_two_comparisons_contradict_each_other_where_a_claim_is_turned_round() -> None:
-    one = made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2))
-    same = made(drawn(METHODS[0], 8.0, 3), drawn(METHODS[1], 1.2, 4))
-    other = made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6))
-    assert contradictions(one, same) == []
-    assert [(found.better, found.worse) for found in contradictions(one, other)] == [("dmsp", "dpp2")]
+def document(rankings: Rankings, seed: int) -> Document:
+    return page.document(rankings.made, rankings) | {"plan": {"seed": seed}}
+
+
+def test_two_comparisons_disagree_where_a_claim_is_turned_round() -> None:
+    one = document(made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2)), 1)
+    same = document(made(drawn(METHODS[0], 8.0, 3), drawn(METHODS[1], 1.2, 4)), 2)
+    other = document(made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6)), 2)
+    assert (agreement(one, same).claimed, agreement(one, same).shared, agreement(one, same).turned) == (1, 1, ())
+    assert [(turned["better"], turned["worse"]) for turned in agreement(one, other).turned] == [("dmsp", "dpp2")]
+    assert "seed 2" in sentence(one, other)
+    assert "turns round 1 of the 1 rankings that this page claims: dmsp below dpp2 (small, zero" in sentence(one, other)
+    assert "turns round none of the 1 rankings" in sentence(one, same)
+
+
+def test_a_run_that_got_lost_turns_its_ranking_round() -> None:
+    one = document(made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2)), 1)
+    lost = document(made(drawn(METHODS[0], 40.0, 1), result(METHODS[1], [math.inf] * 10)), 2)
+    assert len(agreement(one, lost).turned) == 1

@@ -84,7 +84,7 @@ class Method:
         try:
             fit = _fit(self, cell, point)
             return fit if isinstance(fit, Unsupported) else base.again(replace(fit, run=fit.run.updated(seed=seed)))
-        except BadInput as error:  # settings that this network does not admit, or noise beyond all numbers
+        except BadInput as error:  # settings that this network does not admit
             return Unsupported(str(error))
 
     def spent(self, cell: Cell, point: Point) -> float:

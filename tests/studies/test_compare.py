@@ -403,3 +403,12 @@ def test_bad_input_of_compare_is_one_sentence(words: list[str], said: str, dpp2:
     assert ended.code == 2
     assert ended.err.startswith(f"dpp2: {said}")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["diff2", "wang-basar", "decor", "dpp3", "dpp2"])
+def test_an_epsilon_that_no_noise_keeps_is_no_run_and_does_not_end_the_comparison(name: str) -> None:
+    """The grid costs something at any scale."""
+    (method,), cell = methods([name]), Cell(Task(DATA, "zero", APPROXIMATE), 1e-9)
+    answer = method.prepared(cell, tuple(0.9 for _ in method.axes(cell.task)), 1)
+    assert isinstance(answer, Unsupported)
+    assert "inf" not in answer.reason

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, islice
 
 import numpy as np
@@ -187,12 +188,18 @@ def cuts(network: NoiseNetwork, count: int, most: int = 20_000) -> list[Cut] | U
     sets = math.comb(network.agents, count)
     if sets > most:
         return Unsupported(f"there are {sets:.3g} sets of {count} agents, and at most {most} are tried")
-    found = [
-        Cut(colluders, lost, None)
-        for colluders in combinations(range(network.agents), count)
-        if (lost := _cut_off(network, colluders))
-    ]
+    noisy = network.edges[network.edge > 0]
+    found = [Cut(colluders, lost, None) for colluders, lost in _all_cuts(network.agents, noisy.tobytes(), count)]
     return sorted(found, key=lambda cut: (-len(cut.agents), cut.colluders))
+
+
+@lru_cache(maxsize=16)
+def _all_cuts(agents: int, edges: bytes, count: int) -> tuple[tuple[Colluders, tuple[int, ...]], ...]:
+    """Who is cut off by whom. Kept: scales of noise do not matter, and the same network is asked about often."""
+    pairs = np.frombuffer(edges, dtype=np.int64).reshape(-1, 2)
+    network = NoiseNetwork("gaussian", pairs, np.ones(agents), np.ones(len(pairs)))
+    every = ((colluders, _cut_off(network, colluders)) for colluders in combinations(range(agents), count))
+    return tuple((colluders, lost) for colluders, lost in every if lost)
 
 
 def with_remedy(network: NoiseNetwork, cut: Cut) -> Cut:

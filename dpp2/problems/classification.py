@@ -188,10 +188,20 @@ def _standardised(features: Array, known: Indices) -> Array:
 
 def _load(data: str) -> tuple[Array, Classes]:
     try:
-        from sklearn import datasets
+        import sklearn  # noqa: F401 (whether it is there)
     except ImportError:
         accepted = "scikit-learn to be installed, with pip install 'dpp2[data]'"
         raise BadInput("problem.name", "classification", accepted) from None
+    return _read(data)
+
+
+@lru_cache(maxsize=2)
+def _read(data: str) -> tuple[Array, Classes]:
+    """Once in a process: scikit-learn parses text, which takes longer than a short run."""
+    from sklearn import datasets
+
     load = datasets.load_digits if data == "digits" else datasets.load_breast_cancer
     features, classes = load(return_X_y=True)
-    return np.asarray(features, dtype=np.float64), np.asarray(classes, dtype=np.int64)
+    table, labels = np.asarray(features, dtype=np.float64), np.asarray(classes, dtype=np.int64)
+    table.flags.writeable = labels.flags.writeable = False
+    return table, labels

@@ -6,8 +6,9 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +17,8 @@ from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, example
 from dpp2.orchestrator.output import console, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
-    from dpp2.studies.compare.comparison import Comparison, Plan
+    from dpp2.studies.compare.comparison import Comparison
+    from dpp2.studies.compare.plan import Plan
 
 Files = Annotated[
     list[Path] | None,
@@ -34,10 +36,17 @@ Epsilons = Annotated[
 ]
 Seeds = Annotated[int, typer.Option(metavar="S", help="Fresh seeds that winners are reported on.")]
 Evaluations = Annotated[
-    int | None, typer.Option(metavar="N", help="Tuning runs of every method in every cell, at most [140; quick: 40].")
+    int | None, typer.Option(metavar="N", help="Tuning runs of one search of a method in a cell [92; quick: 28].")
+]
+Searches = Annotated[
+    int, typer.Option(metavar="S", help="Independent searches of every method; a ranking needs all of them to agree.")
 ]
 Seed = Annotated[int, typer.Option(metavar="N", help="Another one searches and reports on other random numbers.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Three ε, start zero, 40 tuning runs: a look.")]
+Against = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The compare.json of another seed: which rankings it turns round is said."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Three ε, start zero, 28 runs in a search: a look.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes; what is finished is kept there.")]
 
 
@@ -47,6 +56,7 @@ Out = Annotated[Path, typer.Option(metavar="DIR", help="Where the page goes; wha
         "dpp2 compare digits mine.toml --epsilon 1,10 --out compared",
         "dpp2 compare --quick --algorithms dpp2,dpp3,mine.py",
         "dpp2 compare --out docs --executor dask:127.0.0.1:8786",
+        "dpp2 compare --seed 2 --out again --against docs/compare.json",
     )
 )
 def compare(
@@ -55,7 +65,9 @@ def compare(
     epsilon: Epsilons = None,
     seeds: Seeds = 10,
     evaluations: Evaluations = None,
+    searches: Searches = 2,
     seed: Seed = 1,
+    against: Against = None,
     quick: Quick = False,
     executor: Executor = None,
     out: Out = Path("compared"),
@@ -67,27 +79,33 @@ def compare(
     """
     from dpp2.studies.compare import comparison, page
     from dpp2.studies.compare.claims import Rankings
+    from dpp2.studies.compare.plan import MOST_SEARCHES
 
     check_counts(("--seeds", seeds))
+    if not 1 <= searches <= MOST_SEARCHES:
+        raise BadInput("--searches", searches, f"a whole number from 1 to {MOST_SEARCHES}")
     if out.exists() and not out.is_dir():
         raise BadInput("--out", str(out), "a directory, not a file")
+    other = _other(against, seed) if against else None
     plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
-    plan = replace(plan, seeds=seeds, seed=seed)
+    plan = replace(plan, searches=searches, seeds=seeds, seed=seed)
     with progress_bar("compare") as show:
         made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
-    words = _words(files or [], algorithms, epsilon, evaluations, seeds, seed, quick=quick)
-    paths = {what: str(path) for what, path in page.write(made, out, words).items()}
+    given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
+    counts = {"--searches": (searches, 2), "--seeds": (seeds, 10), "--seed": (seed, 1)}
+    words = _words(files or [], given, counts, quick=quick)
+    paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}
     if json:
-        print_json(page.document(made, Rankings(made)) | {"files": paths})
+        print_json(page.document(made, Rankings(made), other) | {"files": paths})
     else:
-        _print(made, paths)
+        _print(made, paths, other)
 
 
 def _plan(
     files: list[Path], algorithms: str | None, epsilons: tuple[float, ...] | None, runs: int | None, *, quick: bool
 ) -> Plan:
-    from dpp2.studies.compare.comparison import EVALUATIONS, QUICK_EVALUATIONS, Plan
     from dpp2.studies.compare.contenders import methods
+    from dpp2.studies.compare.plan import EVALUATIONS, QUICK_EVALUATIONS, Plan
     from dpp2.studies.compare.search import Effort
     from dpp2.studies.compare.tasks import bundled, of_files
 
@@ -99,6 +117,18 @@ def _plan(
     if quick:
         plan = replace(plan, epsilons=(1.0, 10.0, 100.0), starts=plan.starts[:1])
     return replace(plan, epsilons=epsilons, fewer=epsilons) if epsilons else plan
+
+
+def _other(path: Path, seed: int) -> Mapping[str, Any]:
+    """Another comparison, checked before the work begins."""
+    try:
+        document = loads(path.read_text())
+        other_seed, known = document["plan"]["seed"], {"results", "rankings"} <= document.keys()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        known = False
+    if not known or other_seed == seed:
+        raise BadInput("--against", str(path), f"the compare.json of a comparison with another seed than {seed}")
+    return dict(document)
 
 
 def _numbers(text: str | None) -> tuple[float, ...] | None:
@@ -115,30 +145,23 @@ def _numbers(text: str | None) -> tuple[float, ...] | None:
 
 
 def _words(
-    files: list[Path],
-    algorithms: str | None,
-    epsilon: str | None,
-    evaluations: int | None,
-    seeds: int,
-    seed: int,
-    *,
-    quick: bool,
+    files: list[Path], given: Mapping[str, object], counts: Mapping[str, tuple[int, int]], *, quick: bool
 ) -> str:
-    """The command, as the page names it: what decides about its numbers."""
-    given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
+    """The command, as the page names it: what decides about its numbers. `counts`: as asked for, and by default."""
     options = [f"{name} {value}" for name, value in given.items() if value is not None]
-    options += ["--quick"] * quick + [f"--seeds {seeds}"] * (seeds != 10) + [f"--seed {seed}"] * (seed != 1)
+    options += ["--quick"] * quick + [f"{name} {count}" for name, (count, usual) in counts.items() if count != usual]
     return " ".join(["dpp2 compare", *(shlex.quote(path.name) for path in files), *options])
 
 
-def _print(made: Comparison, paths: Mapping[str, str]) -> None:
+def _print(made: Comparison, paths: Mapping[str, str], other: Mapping[str, Any] | None) -> None:
     from dpp2.studies.compare import page, verdicts
-    from dpp2.studies.compare.claims import Rankings
+    from dpp2.studies.compare.claims import Rankings, sentence
 
     rankings = Rankings(made)
+    again = [sentence(page.document(made, rankings), other)] if other else []
     for task in made.plan.tasks:
         head, rows = page.table_of(made, task)
         print_table(head, rows, title=task.title, narrow=True)
-    for sentence in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings)):
-        console.print(f"• {sentence}")
+    for said in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings), *again):
+        console.print(f"• {said}")
     console.print(f"page in {paths['page']}, numbers in {paths['numbers']} and {paths['table']}")

@@ -1,38 +1,46 @@
 """What may be concluded: rankings that the numbers carry, and nothing else.
 
-Two contenders of a cell ran on the same seeds. Their ranking is claimed if
-    the mean of ln Ŵ − ln Ŵ′ over the seeds differs from 0 by Student's t, at 5 % for the whole page (Holm's correction
-    over every pair that is tested on it), and
-    the factor exp |mean| exceeds the margin of the page, since another search finds other settings: `MARGIN`, or
-    the most by which a search on this page is seen to have missed, whichever is more. It is seen where one variant of
-    a method leaves open what another holds: the first contains the second, and cannot end higher but by its search.
+Two things decide who ends lower: the noise of a run, and the luck of a search, which finds other settings whenever it
+is made again. So everybody was searched several times, each time from the beginning, and what every search chose ran
+on the same fresh seeds. A ranking is claimed if
+    whichever search of the one is set beside whichever of the other, the mean of ln Ŵ − ln Ŵ′ over the seeds has the
+    same sign, and differs from 0 by Student's t, at 5 % for the whole page (the largest p of these pairs, and Holm's
+    correction over everything that is tested on the page); and
+    the least of these factors exp |mean| exceeds the luck of either: the most by which two searches of it ended apart
+    anywhere on the same data. Where one variant of a method leaves open what another holds, the first contains the
+    second and cannot end higher but by its luck, so that counts, too.
 Tested are the paper's own methods against everybody else, and the best method of a cell against everybody else.
+
+Two comparisons with different seeds share no random number. A ranking that one claims is turned round by the other if
+there the better one ends higher, by the means of ln Ŵ that are reported, however little (`agreement`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from dpp2.studies.compare.comparison import Comparison, Result
+from dpp2.studies.compare.comparison import Comparison, Found, Result
 from dpp2.studies.compare.contenders import Method
 from dpp2.studies.compare.tasks import Cell
 
 LEVEL = 0.05
-MARGIN = 12.0
-TURNED = (
-    11.6  # the largest factor that a smaller search with other seeds has turned round: why the margin is what it is
-)
+
+Document = Mapping[str, Any]  # what compare.json holds
+_Key = tuple[object, ...]
+_CELL = ("data", "start", "track", "epsilon")
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """`better` ended lower than `worse` in a cell, by this factor; `claimed`: by the rule."""
+    """`better` ended lower than `worse` in a cell, by this factor at least; `claimed`: by the rule."""
 
     cell: Cell
     better: str
@@ -53,22 +61,44 @@ class Rankings:
         tested = [one for cell in self.made.cells for one in _tested(cell, self.made.within(cell))]
         kept = holm([one.p for one in tested])
         return tuple(
-            Ranking(one.cell, one.better, one.worse, one.factor, one.p, accepted and one.factor > self.margin)
+            replace(one, claimed=accepted and one.factor > self.margin(one))
             for one, accepted in zip(tested, kept, strict=True)
         )
 
-    @cached_property
-    def margin(self) -> float:
-        return (1 + 1e-9) * max((MARGIN, *self.misses))
+    def margin(self, one: Ranking) -> float:
+        """What its factor must exceed."""
+        return (1 + 1e-9) * max(self.luck(one.cell, one.better), self.luck(one.cell, one.worse))
+
+    def luck(self, cell: Cell, label: str) -> float:
+        """The most by which the searches of a method ended apart on the data of this cell."""
+        return self._luck.get((cell.task.data.name, label), 1.0)
 
     @cached_property
-    def misses(self) -> tuple[float, ...]:
+    def _luck(self) -> dict[tuple[str, str], float]:
+        found: dict[tuple[str, str], float] = {}
+        for cell, label, factor in (*self.apart, *self.misses):
+            key = cell.task.data.name, label
+            found[key] = max(found.get(key, 1.0), factor)
+        return found
+
+    @cached_property
+    def apart(self) -> tuple[tuple[Cell, str, float], ...]:
+        """For every result with settings to choose, the factor between its searches that end furthest apart."""
+        return tuple(
+            (one.job.cell, one.label, max(_apart(*pair) for pair in combinations(one.found, 2)))
+            for one in self.made.results
+            if one.settings and one.complete and len(one.found) > 1
+        )
+
+    @cached_property
+    def misses(self) -> tuple[tuple[Cell, str, float], ...]:
         """For each cell, the gap of the variant that leaves a setting open over that of the one that holds it."""
         found = []
         for cell in self.made.cells:
             own = [one for one in self.made.within(cell) if one.papers_own and one.complete]
             ends = {_holds_something(one): one for one in own}
-            found += [compared(ends[True], ends[False])[0]] if len(ends) == 2 else []
+            if len(ends) == 2:
+                found.append((cell, ends[False].label, reported(ends[True], ends[False])))
         return tuple(found)
 
     @cached_property
@@ -90,10 +120,31 @@ def _holds_something(one: Result) -> bool:
     return isinstance(one.job.contender, Method) and bool(one.job.contender.held)
 
 
+def _apart(one: Found, other: Found) -> float:
+    factor = _compared(one, other)[0]
+    return max(factor, 1 / factor)
+
+
+def reported(one: Result, other: Result) -> float:
+    """exp of the mean of ln Ŵ(other)/Ŵ(one), as both are reported."""
+    return _compared(one.best, other.best)[0]
+
+
 def compared(one: Result, other: Result) -> tuple[float, float]:
-    """(factor, p): exp of the mean of ln Ŵ(other)/Ŵ(one), and the two-sided p of its being 1."""
+    """(factor, p) of the two searches that come nearest to each other, and no p at all where searches disagree."""
     if not (one.complete and other.complete):
         return (math.inf if one.complete else 1.0, 1.0)
+    pairs = [_compared(*pair) for pair in product(one.found, other.found)]
+    factors, p = [factor for factor, _ in pairs], max(p for _, p in pairs)
+    if min(factors) > 1:
+        return min(factors), p
+    if max(factors) < 1:
+        return max(factors), p
+    return reported(one, other), 1.0
+
+
+def _compared(one: Found, other: Found) -> tuple[float, float]:
+    """(factor, p): exp of the mean of ln Ŵ(other)/Ŵ(one), and the two-sided p of its being 1."""
     differences = np.log(other.of("gap")) - np.log(one.of("gap"))
     mean, spread = float(differences.mean()), float(differences.std(ddof=1)) if len(differences) > 1 else math.nan
     if spread < 1e-9:  # both without noise: what differs, differs for certain
@@ -114,18 +165,6 @@ def holm(values: Sequence[float]) -> list[bool]:
     return kept
 
 
-def contradictions(one: Rankings, other: Rankings) -> list[Ranking]:
-    """Rankings that one comparison claims and in which another, with other seeds, has it the other way round."""
-    found = []
-    for ranking in one.claimed.values():
-        results = {result.label: result for result in other.made.within(ranking.cell)}
-        if not {ranking.better, ranking.worse} <= results.keys():
-            continue
-        if compared(results[ranking.better], results[ranking.worse])[0] < 1:
-            found.append(ranking)
-    return found
-
-
 def _tested(cell: Cell, results: Sequence[Result]) -> list[Ranking]:
     methods = [one for one in results if not one.reference]
     if not methods:
@@ -141,3 +180,62 @@ def _ranking(cell: Cell, one: Result, other: Result) -> Ranking:
     if factor >= 1:
         return Ranking(cell, one.label, other.label, factor, p, claimed=False)
     return Ranking(cell, other.label, one.label, 1 / factor, p, claimed=False)
+
+
+# --- two comparisons ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Rankings that one claims, and those of them that the other has the other way round."""
+
+    claimed: int
+    shared: int  # that both claim
+    turned: tuple[Mapping[str, Any], ...]
+
+    @property
+    def looked_at(self) -> str:
+        cells = "; ".join(
+            f"{one['better']} below {one['worse']} ({one['data']}, {one['start']}, {one['track']}, "
+            f"ε = {one['epsilon']:g}, by {one['factor']:.2g})"
+            for one in self.turned
+        )
+        return f": {cells}" if cells else ""
+
+
+def agreement(one: Document, other: Document) -> Agreement:
+    """Of what the first claims, as far as the other has the same cells and methods."""
+    there, claimed_there = _logs(other), {_pair(ranking) for ranking in other["rankings"]}
+    known = [ranking for ranking in one["rankings"] if {_of(ranking, "better"), _of(ranking, "worse")} <= there.keys()]
+    turned = tuple(ranking for ranking in known if there[_of(ranking, "better")] > there[_of(ranking, "worse")])
+    return Agreement(len(known), sum(_pair(ranking) in claimed_there for ranking in known), turned)
+
+
+def sentence(one: Document, other: Document) -> str:
+    """Both ways, for the page."""
+    here, there = agreement(one, other), agreement(other, one)
+    return (
+        f"The same command with seed {other['plan']['seed']}, which shares no random number with this one, turns round "
+        f"{len(here.turned) or 'none'} of the {here.claimed} rankings that this page claims{here.looked_at}, and this "
+        f"page {len(there.turned) or 'none'} of the {there.claimed} that it claims{there.looked_at}; {here.shared} are "
+        "claimed by both."
+    )
+
+
+def _logs(document: Document) -> dict[_Key, float]:
+    """Mean of ln Ŵ of every result; ∞ where a run got lost."""
+    return {_of(one, "method"): _mean_log([seed["gap"] for seed in one["seeds"]]) for one in document["results"]}
+
+
+def _mean_log(gaps: list[float | None]) -> float:
+    if not gaps or any(gap is None or not 0 <= gap < math.inf for gap in gaps):
+        return math.inf
+    return sum(math.log(gap) if gap else -math.inf for gap in gaps if gap is not None) / len(gaps)
+
+
+def _of(one: Mapping[str, Any], who: str) -> _Key:
+    return (*(one[name] for name in _CELL), one[who])
+
+
+def _pair(ranking: Mapping[str, Any]) -> _Key:
+    return (*_of(ranking, "better"), ranking["worse"])

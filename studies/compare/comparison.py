@@ -1,15 +1,18 @@
 """A comparison from beginning to end: who takes part, searches in waves, fresh seeds, and what came out.
 
-Seeds of tuning and of reporting differ, or the luckiest settings would be taken for the best. Tuning looks at the data,
-so what it chooses is outside every ε: this says which method suits a problem, not how to run one on private data.
+Everybody is searched several times, each time from the beginning and with other random numbers: how far these searches
+end apart is what a search is worth (`claims`). Seeds of tuning and of reporting differ, or the luckiest settings would
+be taken for the best. Tuning looks at the data, so what it chooses is outside every ε: this says which method suits a
+problem, not how to run one on private data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,71 +21,56 @@ import numpy as np
 from dpp2.arrays import Array
 from dpp2.studies.compare.contenders import Contender, Method
 from dpp2.studies.compare.kept import Kept, key_of
-from dpp2.studies.compare.laboratory import Outcome, laboratory
+from dpp2.studies.compare.laboratory import Outcome
+from dpp2.studies.compare.plan import Job, Plan, measured, searched
 from dpp2.studies.compare.references import REFERENCES
-from dpp2.studies.compare.search import Effort, Search, begun, carried_on, exchanged
+from dpp2.studies.compare.search import Effort, Search, exchanged
 from dpp2.studies.compare.space import settings
 from dpp2.studies.compare.tally import Progress, Tally, Timed, mixed
-from dpp2.studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
+from dpp2.studies.compare.tasks import Cell, Task
 from dpp2.studies.parallel import gather, opened
 
-EVALUATIONS, QUICK_EVALUATIONS = 140, 40  # tuning runs of every contender in every cell, at most
 
-_TUNING, _REPORTING = 1_000_003, 2_000_003  # first seeds; those of one comparison lie within a hundred thousand
-_SEEDS_APART = 1000  # between two comparisons with different seeds
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What one search chose, and how that did on fresh seeds: the same for every search of a comparison."""
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is compared, and how hard everybody is tried."""
-
-    data: tuple[DataSet, ...]
-    methods: tuple[Method, ...]
-    epsilons: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
-    fewer: tuple[float, ...] = (1.0, 10.0, 100.0)  # from every start but the first
-    starts: tuple[Start, ...] = STARTS
-    tracks: tuple[Track, ...] = TRACKS
-    effort: Effort = field(default_factory=lambda: Effort.of(EVALUATIONS))
-    seeds: int = 10
-    seed: int = 1
+    search: Search
+    outcomes: tuple[Outcome, ...]
 
     @property
-    def tasks(self) -> list[Task]:
-        return [Task(data, start, track) for start in self.starts for data in self.data for track in self.tracks]
+    def complete(self) -> bool:
+        """Whether every fresh seed got through."""
+        return bool(self.outcomes) and all(math.isfinite(one.gap) for one in self.outcomes)
 
-    def cells(self, task: Task) -> list[Cell]:
-        return [Cell(task, epsilon) for epsilon in (self.epsilons if task.start == self.starts[0] else self.fewer)]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One contender in one cell."""
-
-    cell: Cell
-    contender: Contender
-    effort: Effort
-    seeds: int
-    seed: int
-
-    @property
-    def key(self) -> str:
-        task = self.cell.task
-        about = task.data.toml, task.start, task.track, self.cell.epsilon, self.contender.content(task)
-        return key_of(about, self.effort, self.seed, repr(self.contender.axes(task)))
-
-    def gap(self, point: tuple[float, ...], number: int) -> float:
-        """Ŵ on a tuning seed."""
-        seed = _TUNING + _SEEDS_APART * self.seed + number
-        return laboratory(self.cell.task.data).gap(self.contender.ended(self.cell, point, seed))[0]
+    def of(self, metric: str) -> Array:
+        return np.array([getattr(one, metric) for one in self.outcomes])
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A contender at its best settings, on fresh seeds."""
+    """A contender in a cell: all its searches. Reported is the one that did best while it was tuned."""
 
-    job: Job
-    search: Search
-    outcomes: tuple[Outcome, ...]
+    job: Job  # its first
+    found: tuple[Found, ...]
+
+    @cached_property
+    def best(self) -> Found:
+        """Fresh seeds have no say in this."""
+        return min(self.found, key=lambda one: one.search.best.score)
+
+    @property
+    def search(self) -> Search:
+        return self.best.search
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return self.best.outcomes
+
+    @property
+    def runs(self) -> int:
+        """Of tuning, in all searches."""
+        return sum(one.search.runs for one in self.found)
 
     @property
     def label(self) -> str:
@@ -98,8 +86,8 @@ class Result:
 
     @property
     def complete(self) -> bool:
-        """Whether every fresh seed got through."""
-        return all(math.isfinite(one.gap) for one in self.outcomes)
+        """Whether every fresh seed got through, whichever search is asked."""
+        return all(one.complete for one in self.found)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -107,18 +95,22 @@ class Result:
 
     @property
     def edges(self) -> list[str]:
-        return self.search.edges(self.job.contender.axes(self.job.cell.task))
+        """Settings that lie at an end of their range, in any search."""
+        axes = self.job.contender.axes(self.job.cell.task)
+        return list(dict.fromkeys(name for one in self.found for name in one.search.edges(axes)))
 
     def of(self, metric: str) -> Array:
-        return np.array([getattr(one, metric) for one in self.outcomes])
+        return self.best.of(metric)
 
     def mean(self, metric: str) -> float:
         return float(np.mean(self.of(metric)))
 
     def error(self, metric: str) -> float:
-        """Standard error of the mean."""
+        """Standard error of the mean; nan where a run got lost."""
         found = self.of(metric)
-        return float(found.std(ddof=1) / math.sqrt(len(found))) if len(found) > 1 else math.nan
+        if len(found) < 2 or not np.isfinite(found).all():
+            return math.nan
+        return float(found.std(ddof=1) / math.sqrt(len(found)))
 
 
 @dataclass(frozen=True)
@@ -149,22 +141,6 @@ class Comparison:
         return [cell for task in self.plan.tasks for cell in self.plan.cells(task)]
 
 
-def searched(job: Job, search: Search | None, waves: int) -> Search:
-    """A search carried on until so many waves are done."""
-    axes = job.contender.axes(job.cell.task)
-    seed = _SEEDS_APART * job.seed
-    search = search or begun(axes, job.contender.own(job.cell.task), job.gap, job.effort, seed)
-    while search.waves < waves:
-        search = carried_on(search, axes, job.gap, job.effort, seed)
-    return search
-
-
-def measured(job: Job, point: tuple[float, ...]) -> list[Outcome]:
-    """The outcome on each of the reporting seeds."""
-    lab, first = laboratory(job.cell.task.data), _REPORTING + _SEEDS_APART * job.seed
-    return [lab.judged(job.contender.ended(job.cell, point, first + number)) for number in range(job.seeds)]
-
-
 def compare(
     plan: Plan,
     *,
@@ -177,9 +153,11 @@ def compare(
     store = Kept(kept)
     with opened(executor) as pool:
         bench = _Bench(pool, store, Tally(len(jobs) * (plan.effort.runs(plan.effort.waves) + plan.seeds), progress))
-        searches = bench.search(jobs, plan.effort)
+        searches = bench.search(jobs, plan)
         outcomes = bench.measure(jobs, searches)
-    results = (Result(*parts) for parts in zip(jobs, searches, map(tuple, outcomes), strict=True))
+    found = list(map(Found, searches, map(tuple, outcomes)))
+    each = plan.searches  # jobs that differ in nothing but their number stand together
+    results = (Result(jobs[n], tuple(found[n : n + each])) for n in range(0, len(jobs), each))
     seconds = store.seconds((job.key for job in jobs), map(_measured_key, jobs, searches))
     return Comparison(plan, tuple(one for one in results if one.search.found), tuple(left_out), seconds)
 
@@ -191,7 +169,8 @@ def _jobs(plan: Plan) -> tuple[list[Job], list[LeftOut]]:
         left_out += [LeftOut(task, method.label, reason) for method, reason in reasons.items() if reason]
         admitted: list[Contender] = [method for method, reason in reasons.items() if not reason]
         for cell in plan.cells(task):
-            jobs += [Job(cell, one, plan.effort, plan.seeds, plan.seed) for one in (*admitted, *REFERENCES)]
+            everybody = [Job(cell, one, plan.effort, plan.seeds, plan.seed) for one in (*admitted, *REFERENCES)]
+            jobs += [replace(job, number=number) for job in everybody for number in range(plan.searches)]
     return jobs, left_out
 
 
@@ -203,12 +182,12 @@ class _Bench:
     kept: Kept
     tally: Tally
 
-    def search(self, jobs: Sequence[Job], effort: Effort) -> list[Search]:
+    def search(self, jobs: Sequence[Job], plan: Plan) -> list[Search]:
         """Waves for everybody; an exchange; and further waves for all of a cell while a winner is at an end."""
-        found = self._waves(jobs, [self.kept.search(job.key) for job in jobs], effort, "searching")
-        if not effort.exchanges:
+        found = self._waves(jobs, [self.kept.search(job.key) for job in jobs], plan.effort, "searching")
+        if not plan.effort.exchanges:
             return found
-        return self._waves(jobs, self._exchange(jobs, found), effort, "searching again")
+        return self._waves(jobs, self._exchange(jobs, found, plan.near), plan.effort, "searching again")
 
     def _waves(self, jobs: Sequence[Job], before: Sequence[Search | None], effort: Effort, what: str) -> list[Search]:
         found, wanted = list(before), {job.cell: effort.waves for job in jobs}
@@ -227,16 +206,17 @@ class _Bench:
                 wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
         return known
 
-    def _exchange(self, jobs: Sequence[Job], found: Sequence[Search]) -> list[Search]:
-        """Everybody tries what it won with at the other ε of the same task."""
-        together: dict[tuple[Task, str], list[int]] = {}
-        for n, job in enumerate(jobs):
-            together.setdefault((job.cell.task, job.contender.label), []).append(n)
+    def _exchange(
+        self, jobs: Sequence[Job], found: Sequence[Search], near: Callable[[Cell], list[Cell]]
+    ) -> list[Search]:
+        """Everybody tries what it won with nearby, in its search of the same number; its own, where it took no part."""
+        by = {(job.cell, job.contender.label, job.number): one for job, one in zip(jobs, found, strict=True)}
         open_, items, runs = mixed(n for n, one in enumerate(found) if not one.exchanged), [], 0
         for n in open_:
-            group = together[jobs[n].cell.task, jobs[n].contender.label]
-            items.append((jobs[n], found[n], tuple(found[other] for other in group if other != n)))
-            runs += (len(group) - 1) * jobs[n].effort.exchange
+            job, own = jobs[n], found[n]
+            others = tuple(by.get((cell, job.contender.label, job.number), own) for cell in near(job.cell))
+            items.append((job, own, others))
+            runs += len(others) * job.effort.exchange
         done = gather(self.pool, _exchanged, items, self.tally.phase("exchanging", runs), self._keep_search)
         after = {n: one.made for n, one in zip(open_, done, strict=True)}
         return [after.get(n, one) for n, one in enumerate(found)]
@@ -261,7 +241,7 @@ class _Bench:
 
 
 def _measured_key(job: Job, search: Search) -> str:
-    return key_of(job.key, search.best.point, job.seeds)
+    return key_of(job.key, search.best.point, job.seeds, job.seed)
 
 
 def _at_ends(jobs: Sequence[Job], searches: Iterable[Search]) -> set[Cell]:

@@ -81,10 +81,9 @@ class Method:
         """A run with its noise fitted, or why there is none."""
         task = cell.task
         base = _base(task.data, self, task.start, bool(task.track.delta))
-        changed = _at(base.experiment, self.axes(task), point, seed)
-        fit = fitted(changed, cell.epsilon, task.track, laboratory(task.data).bounds)
         try:
-            return fit if isinstance(fit, Unsupported) else base.again(fit)
+            fit = _fit(self, cell, point)
+            return fit if isinstance(fit, Unsupported) else base.again(replace(fit, run=fit.run.updated(seed=seed)))
         except BadInput as error:  # settings that this network does not admit
             return Unsupported(str(error))
 
@@ -156,7 +155,15 @@ def _base(data: DataSet, method: Method, start: str, approximate: bool) -> Prepa
     return replace(prepared, experiment=replace(parsed, network=settled.network, problem=settled.problem))
 
 
-def _at(base: Experiment, axes: Sequence[Axis], point: Point, seed: int) -> Experiment:
+@lru_cache(maxsize=64)
+def _fit(method: Method, cell: Cell, point: Point) -> Experiment | Unsupported:
+    """The method there, with the noise that spends ε. Kept: the same point is run on several seeds."""
+    task = cell.task
+    base = _base(task.data, method, task.start, bool(task.track.delta)).experiment
+    return fitted(_at(base, method.axes(task), point), cell.epsilon, task.track, laboratory(task.data).bounds)
+
+
+def _at(base: Experiment, axes: Sequence[Axis], point: Point) -> Experiment:
     """The base at a point, the noise still to be fitted."""
     sections: dict[str, Any] = {}
     for name in ("algorithm", "noise", "run"):
@@ -164,7 +171,6 @@ def _at(base: Experiment, axes: Sequence[Axis], point: Point, seed: int) -> Expe
         chosen = [(axis, at) for axis, at in zip(axes, point, strict=True) if axis.section == name]
         values = _values(section, [axis for axis, _ in chosen])
         sections[name] = section.updated(**applied(values, [axis for axis, _ in chosen], tuple(at for _, at in chosen)))
-    sections["run"] = sections["run"].updated(seed=seed)
     return replace(base, **sections)
 
 

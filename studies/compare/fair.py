@@ -154,6 +154,8 @@ def _gaussian_factor(one: Releases, logs: tuple[Array, Array], rounds: int, epsi
         return math.inf
     extra, mu = one.grid.extra(rounds), _mu_at(epsilon, track.delta)
     factor = _solved(lambda f: float(np.sqrt(((moved / f + grid) ** 2).sum())), mu * (1 - extra / epsilon))
+    if not math.isfinite(factor):
+        return factor
     found = one.scaled(factor).epsilon_at(rounds, track.delta)
     return factor if found is not None and found <= epsilon * (1 + 1e-9) else math.inf
 

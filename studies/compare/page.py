@@ -7,34 +7,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from dpp2.store.files import json_text, write_text
 from dpp2.studies.compare import pictures, verdicts
-from dpp2.studies.compare.claims import Rankings
-from dpp2.studies.compare.comparison import Comparison, LeftOut, Plan, Result
+from dpp2.studies.compare.claims import Document, Rankings, sentence
+from dpp2.studies.compare.comparison import Comparison, LeftOut, Result
+from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
 
-def write(made: Comparison, out: Path, command: str) -> dict[str, Path]:
-    """Everything, into a folder; the paths by what they hold."""
-    rankings = Rankings(made)
+def write(made: Comparison, out: Path, command: str, other: Document | None = None) -> dict[str, Path]:
+    """Everything, into a folder; the paths by what they hold. `other`: one with another seed, to hold it against."""
+    rankings, numbers = Rankings(made), document(made, Rankings(made), other)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for data in made.plan.data:
         pictures.draw(made, data, out / "figures" / _picture(data))
     paths = {"page": out / "comparison.md", "numbers": out / "compare.json", "table": out / "compare.csv"}
-    write_text(paths["numbers"], json_text(document(made, rankings)))
+    write_text(paths["numbers"], json_text(numbers))
     write_text(paths["table"], csv_text(made))
-    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command)) + "\n")
+    again = [str(numbers["agreement"])] if other else []
+    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command, again)) + "\n")
     return paths
 
 
-def paragraphs(made: Comparison, rankings: Rankings, command: str) -> list[str]:
-    """The page, part by part."""
+def paragraphs(made: Comparison, rankings: Rankings, command: str, again: Sequence[str] = ()) -> list[str]:
+    """The page, part by part. `again`: what came of doing it again."""
     return [
         "# Comparison with other methods",
         verdicts.answer(made, rankings),
         _standings(made, rankings),
         "## What may be concluded, and what not",
-        _items(verdicts.may_conclude(made, rankings)),
+        _items((*verdicts.may_conclude(made, rankings), *again)),
         "It may not be concluded:",
         _items(verdicts.may_not_conclude(made, rankings)),
         "## How it was made",
@@ -97,15 +101,18 @@ def _method(made: Comparison, command: str) -> list[str]:
 def _effort(plan: Plan) -> str:
     effort = plan.effort
     each = f"on {effort.exchange} seeds each"
-    exchange = f"then what won at the other ε of the same task, {each}; " if effort.exchanges else ""
-    others = sorted({len(plan.cells(task)) - 1 for task in plan.tasks})
+    where = "at the other ε of the same task, with the other kind of ε and from the other start"
+    exchange = f"then what won {where}, {each}; " if effort.exchanges else ""
+    others = sorted({len(plan.near(cell)) for task in plan.tasks for cell in plan.cells(task)})
     runs = " or ".join(dict.fromkeys(str(effort.runs(effort.waves, count)) for count in others))
     return (
         "Every method is searched jointly over all settings that it declares and over the number of rounds, from 1 on: "
         f"{effort.first} points, its defaults and a scrambled Sobol sequence; then {effort.waves} waves of "
         f"{effort.around} points around the best, with {effort.finalists} finalists on {effort.trials} new seeds each; "
         f"{exchange}in all {runs} runs, as many for everybody in a cell. Where a winner lies at an end of a range, the "
-        "range is widened and everybody in that cell gets another wave."
+        "range is widened and everybody in that cell gets another wave. Everybody is searched "
+        f"{plan.searches} times like this, from the beginning and with other random numbers; reported is the search "
+        "that did best while it was tuned."
     )
 
 
@@ -157,10 +164,10 @@ def _left_out(found: Sequence[LeftOut]) -> str:
     )
 
 
-def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
+def document(made: Comparison, rankings: Rankings, other: Document | None = None) -> dict[str, object]:
     """What `--json` prints and compare.json holds."""
     plan = made.plan
-    return {
+    found: dict[str, object] = {
         "answer": verdicts.answer(made, rankings),
         "concluded": verdicts.may_conclude(made, rankings),
         "not_concluded": verdicts.may_not_conclude(made, rankings),
@@ -170,6 +177,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
             "starts": plan.starts,
             "tracks": [track.name for track in plan.tracks],
             "epsilons": plan.epsilons,
+            "searches": plan.searches,
             "seeds": plan.seeds,
             "seed": plan.seed,
             "effort": asdict(plan.effort),
@@ -184,6 +192,7 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
         ],
         "left_out": [_where(one.task) | {"method": one.label, "reason": one.reason} for one in made.left_out],
     }
+    return found | ({"agreement": sentence(found, other)} if other else {})
 
 
 def _where(task: Task) -> dict[str, object]:
@@ -197,7 +206,8 @@ def _result(one: Result) -> dict[str, object]:
         "epsilon": cell.epsilon,
         "method": one.label,
         "reference": one.reference,
-        "evaluations": one.search.runs,
+        "evaluations": one.runs,
+        "searches_gap": [float(np.mean(found.of("gap"))) if found.outcomes else math.inf for found in one.found],
         "at_an_end": one.edges,
         "settings": one.settings,
         **{metric: one.mean(metric) for metric in _METRICS},
@@ -216,7 +226,7 @@ def csv_text(made: Comparison) -> str:
         cell = one.job.cell
         about = (cell.task.data.name, cell.task.start, cell.task.track.name, cell.epsilon, f'"{one.label}"')
         for seed, outcome in enumerate(one.outcomes, start=1):
-            row = (*about, one.reference, one.search.runs, seed, *asdict(outcome).values())
+            row = (*about, one.reference, one.runs, seed, *asdict(outcome).values())
             lines.append(",".join(map(str, row)))
     return "\n".join(lines) + "\n"
 

@@ -4,7 +4,7 @@
     a wave    the range of every setting whose best value lies at its end is widened, and values beyond that end are
               tried; the rest of the points are Sobol again, in boxes around the best two; then the best few are run
               on seeds that they have not seen. What they are judged by is the mean of ln Ŵ over all their runs.
-    exchange  what won at each other ε of the same task is tried: settings that keep a small ε keep a large one
+    exchange  what won nearby is tried: at each other ε of the same task, on the other track, from the other start
 A wave takes the same number of runs whatever it finds, so contenders with equally many waves had equally many runs.
 The whole is a function of the seed: it can be stopped and taken up again after any wave.
 """
@@ -28,7 +28,7 @@ _WIDER = 0.5  # of a range, added at such an end
 _CENTRES = 2
 _EXCHANGED = 500  # first number of the seeds of an exchange
 _FEW = 16  # points of a first look; twice as many where many runs follow
-_BOXES = (0.25, 0.2, 0.15, 0.1, 0.06, 0.04)  # half widths, wave by wave
+_BOXES = (0.25, 0.15, 0.1, 0.06, 0.04)  # half widths, wave by wave
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Effort:
     @classmethod
     def of(cls, runs: int) -> Effort:
         """About so many runs, not more."""
-        first = _FEW if runs < 8 * _FEW else 2 * _FEW
+        first = _FEW if runs < 5 * _FEW else 2 * _FEW
         waves = (runs - first) // cls(first, 0).wave
         if waves < 1:
             raise BadInput("--evaluations", runs, f"a whole number ≥ {_FEW + cls(first, 0).wave}")
@@ -57,16 +57,16 @@ class Effort:
 
     @property
     def exchanges(self) -> bool:
-        """Whether winners are exchanged between ε: a quick look does without."""
+        """Whether winners are exchanged between cells: a quick look does without."""
         return self.first > _FEW
 
     @property
     def exchange(self) -> int:
-        """Runs of a try of what won at another ε."""
+        """Runs of a try of what won in another cell."""
         return 1 + self.trials if self.exchanges else 0
 
     def runs(self, waves: int, others: int = 0) -> int:
-        """In all, with an exchange between so many other ε."""
+        """In all, with an exchange between so many other cells."""
         return self.first + waves * self.wave + others * self.exchange
 
     def runs_from(self, search: Search | None, waves: int) -> int:
@@ -94,7 +94,7 @@ class Search:
     tried: tuple[Tried, ...] = ()
     ranges: tuple[tuple[float, float], ...] = ()
     waves: int = 0
-    exchanged: bool = False  # whether it has tried what won at other ε
+    exchanged: bool = False  # whether it has tried what won in other cells
 
     @property
     def runs(self) -> int:
@@ -145,7 +145,7 @@ def carried_on(search: Search, axes: Sequence[Axis], evaluate: Evaluate, effort:
 
 
 def exchanged(search: Search, others: Sequence[Search], evaluate: Evaluate, effort: Effort) -> Search:
-    """The same after a try of what won at other ε, as often for everybody: own winners stand in for lost ones."""
+    """The same after a try of what won in other cells, as often for everybody: own winners stand in for lost ones."""
     tried = list(search.tried)
     for number, other in enumerate(others if search.ranges else ()):
         point = (other if other.found else search).best.point

@@ -20,8 +20,9 @@ from dpp2.privacy import Epsilon
 from dpp2.problems import PROBLEMS
 from dpp2.schema import Registry
 from dpp2.store.ledgers import LedgerFile
-from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.comparison import compare
 from dpp2.studies.compare.contenders import Method, methods
+from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.search import Effort
 from dpp2.studies.compare.tasks import PURE, DataSet
 

@@ -15,8 +15,9 @@ import pytest
 from dpp2 import BadInput, Experiment, algorithm, run
 from dpp2.orchestrator.runner import resume, start
 from dpp2.privacy import Epsilon, Unsupported
-from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.comparison import compare
 from dpp2.studies.compare.contenders import Method
+from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.search import Effort
 from dpp2.studies.compare.tasks import PURE, DataSet
 

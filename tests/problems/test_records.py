@@ -227,8 +227,9 @@ class TestClassification:
 
         def exchanged(data: str) -> Any:
             features, classes = load(data)
-            features[record] *= -50
-            return features, classes
+            changed = features.copy()
+            changed[record] *= -50
+            return changed, classes
 
         x = np.random.default_rng(1).standard_normal((AGENTS, 31))
         before: Any = problem.objective(range(AGENTS), AGENTS)

@@ -18,10 +18,11 @@ from dpp2.privacy import Unsupported
 from dpp2.store.files import json_text
 from dpp2.studies.compare import page, pictures
 from dpp2.studies.compare.claims import Rankings
-from dpp2.studies.compare.comparison import Comparison, Job, Plan, compare
+from dpp2.studies.compare.comparison import Comparison, compare
 from dpp2.studies.compare.contenders import Method, methods
 from dpp2.studies.compare.kept import makers
 from dpp2.studies.compare.laboratory import laboratory
+from dpp2.studies.compare.plan import Job, Plan
 from dpp2.studies.compare.references import REFERENCES, Curator
 from dpp2.studies.compare.search import Effort
 from dpp2.studies.compare.tasks import APPROXIMATE, PURE, TRACKS, Cell, DataSet, Task, bundled, of_files
@@ -124,7 +125,7 @@ def test_what_wins_at_one_epsilon_is_tried_at_the_others() -> None:
     found = [one for one in compare(plan, executor="processes:1").results if one.label == "dmsp"]
     for one in found:
         assert one.search.exchanged
-        assert one.search.runs == effort.runs(one.search.waves, others=2)
+        assert all(found.search.runs == effort.runs(found.search.waves, others=2) for found in one.found)
         tried = {tried.point for tried in one.search.tried}
         assert all(len(tried & {other.point for other in two.search.tried}) >= 1 for two in found)
 
@@ -136,9 +137,10 @@ def test_every_reference_is_in_every_cell(made: Comparison) -> None:
 
 def test_every_method_of_a_cell_had_as_many_runs(made: Comparison) -> None:
     for cell in made.cells:
-        runs = {one.search.runs for one in made.within(cell) if one.settings}
+        runs = {found.search.runs for one in made.within(cell) if one.settings for found in one.found}
         assert len(runs) == 1
         assert runs.pop() >= EFFORT.runs(EFFORT.waves)
+        assert {len(one.found) for one in made.within(cell)} == {PLAN.searches}
 
 
 def test_everybody_starts_where_the_reference_stays() -> None:
@@ -156,6 +158,34 @@ def test_tuning_and_reporting_share_no_seed(made: Comparison) -> None:
     for one in made.results:
         if one.settings and one.search.best.gaps[0] != one.search.best.gaps[-1]:
             assert not set(one.search.best.gaps) & set(one.of("gap").tolist())
+
+
+def test_no_two_searches_share_a_random_number(made: Comparison) -> None:
+    """Of one comparison, or of two with different seeds; what they report on is the same for all of one comparison."""
+    jobs = [replace(made.results[0].job, seed=seed, number=number) for seed in (1, 2) for number in (0, 1)]
+    assert len({job.stream for job in jobs}) == 4
+    everywhere = slice(1, EFFORT.first)  # after its defaults, which every search tries
+    for one in made.results:
+        if not one.reference:
+            first, second = ({tried.point for tried in found.search.tried[everywhere]} for found in one.found)
+            assert first.isdisjoint(second)
+
+
+def test_the_report_is_of_the_search_that_was_tuned_best(made: Comparison) -> None:
+    for one in made.results:
+        assert one.search.best.score == min(found.search.best.score for found in one.found)
+
+
+def test_winners_are_exchanged_along_epsilon_tracks_and_starts() -> None:
+    plan = Plan((DATA,), PLAN.methods)
+    cell = Cell(Task(DATA, "zero", PURE), 10.0)
+    near = plan.near(cell)
+    assert {one.epsilon for one in near if one.task == cell.task} == {0.1, 1.0, 100.0, 1000.0}
+    assert {(one.task.start, one.task.track, one.epsilon) for one in near if one.task != cell.task} == {
+        ("zero", APPROXIMATE, 10.0),
+        ("normal", PURE, 10.0),
+    }
+    assert {one.task.start for one in plan.near(Cell(cell.task, 1000.0))} == {"zero"}
 
 
 def test_many_rounds_need_less_noise_for_an_approximate_epsilon() -> None:
@@ -286,7 +316,7 @@ def test_the_papers_own_variants_differ_in_damping_alone() -> None:
 
 def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
-    words = ("--algorithms", "dmsp,wang-basar", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    words = ("--algorithms", "dmsp,wang-basar", "--epsilon", "10", "--seeds", 2, "--evaluations", 28, "--searches", 1)
     out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
     ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
     printed = json.loads(ended.out)
@@ -299,13 +329,44 @@ def test_command_prints_one_document_for_a_file(tmp_path: Path, dpp2: Call) -> N
 def test_a_researchers_own_method_is_searched_like_any_other(tmp_path: Path, dpp2: Call) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
     (tmp_path / "own.py").write_text(OWN)
-    words = ("--algorithms", f"dgd,{tmp_path / 'own.py'}", "--epsilon", "10", "--seeds", 2, "--evaluations", 28)
+    words = (
+        "--algorithms",
+        f"dgd,{tmp_path / 'own.py'}",
+        "--epsilon",
+        "10",
+        "--seeds",
+        2,
+        "--evaluations",
+        28,
+        "--searches",
+        1,
+    )
     out = ("--executor", "processes:1", "--out", tmp_path / "out", "--json")
     ended = dpp2("compare", tmp_path / "mine.toml", *words, *out)
     assert ended.code == 0
     found = {one["method"]: one for one in json.loads(ended.out)["results"] if one["track"] == "pure"}
     assert set(found["descent"]["settings"]) == {"algorithm.alpha", "noise.decay", "run.rounds"}
     assert found["descent"]["evaluations"] == found["dgd"]["evaluations"]
+
+
+def test_what_is_held_against_a_comparison_is_checked_before_the_work(tmp_path: Path, dpp2: Call) -> None:
+    (tmp_path / "mine.toml").write_text(FILE)
+    words = ("--algorithms", "dmsp", "--epsilon", "10", "--seeds", 2, "--evaluations", 28, "--executor", "processes:1")
+    first = dpp2("compare", tmp_path / "mine.toml", *words, "--out", tmp_path / "one")
+    numbers = tmp_path / "one" / "compare.json"
+    assert first.code == 0
+    for seed, path in ((1, numbers), (2, tmp_path / "mine.toml"), (2, tmp_path / "missing")):
+        refused = dpp2(
+            "compare", tmp_path / "mine.toml", *words, "--seed", seed, "--out", tmp_path / "x", "--against", path
+        )
+        assert refused.code == 2
+        assert "--against" in refused.err
+    again = dpp2(
+        "compare", tmp_path / "mine.toml", *words, "--seed", 2, "--out", tmp_path / "two", "--against", numbers
+    )
+    assert again.code == 0
+    page = (tmp_path / "two" / "comparison.md").read_text()
+    assert "The same command with seed 1, which shares no random number with this one, turns round" in page
 
 
 def test_data_sets_are_files_or_names() -> None:
@@ -342,3 +403,12 @@ def test_bad_input_of_compare_is_one_sentence(words: list[str], said: str, dpp2:
     assert ended.code == 2
     assert ended.err.startswith(f"dpp2: {said}")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["diff2", "wang-basar", "decor", "dpp3", "dpp2"])
+def test_an_epsilon_that_no_noise_keeps_is_no_run_and_does_not_end_the_comparison(name: str) -> None:
+    """The grid costs something at any scale."""
+    (method,), cell = methods([name]), Cell(Task(DATA, "zero", APPROXIMATE), 1e-9)
+    answer = method.prepared(cell, tuple(0.9 for _ in method.axes(cell.task)), 1)
+    assert isinstance(answer, Unsupported)
+    assert "inf" not in answer.reason

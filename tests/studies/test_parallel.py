@@ -19,8 +19,9 @@ from dpp2 import BadInput, Experiment, run
 from dpp2.arrays import Array
 from dpp2.orchestrator.runner import RunFailed
 from dpp2.studies.compare import page
-from dpp2.studies.compare.comparison import Plan, compare
+from dpp2.studies.compare.comparison import compare
 from dpp2.studies.compare.contenders import methods
+from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.search import Effort
 from dpp2.studies.compare.tasks import DataSet
 from dpp2.studies.parallel import fan_out, gather, opened

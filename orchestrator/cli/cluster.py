@@ -135,6 +135,8 @@ def _print_summary(done: RunSummary) -> None:
 
 
 def _warn(done: RunSummary) -> None:
+    if done.stopped and not done.rounds:
+        raise RunFailed(f"a node's budget leaves no round to run: {done.stopped}")
     if done.stopped:
         errors.print(f"stopped by a node's budget after {done.rounds} rounds: {done.stopped}")
     if done.refused:

@@ -15,7 +15,7 @@ from dpp2.orchestrator import runner
 from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
 from dpp2.orchestrator.cli.watch import Watch, page_opener
 from dpp2.orchestrator.output import console, errors, print_json, print_notes, progress_bar
-from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress
+from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress, RunFailed
 from dpp2.privacy import Epsilon, Unsupported
 from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
@@ -83,7 +83,12 @@ def run(
                 experiment, out, stem=stem, force=force, progress=shown, cluster=cluster, begun=begun
             )
         )
-    print_json(summary(finished)) if json else _print_summary(finished)
+    if json:
+        print_json(summary(finished))
+    elif not finished.stopped_at_once:
+        _print_summary(finished)
+    if finished.stopped_at_once:
+        raise RunFailed(f"privacy.budget leaves no round to run: {finished.result.privacy.stopped}")
     if finished.result.diverged:
         raise typer.Exit(1)
 

@@ -108,7 +108,7 @@ def _no_scale(left: float) -> str:
     """`left`: of the budget, for the gradients."""
     if left <= 0:
         return "an ε that leaves room for what the grid costs; noise.grid may be too coarse"
-    ends = "what is drawn from 80 bits ends at 10.28 σ, and these ends alone would cost more than privacy.delta"
+    ends = "noise that is drawn from 80 bits ends at 10.28 σ, and the missing tail alone costs more than privacy.delta"
     return f"a smaller ε, a larger privacy.delta or more gradient rounds: {ends}"
 
 
@@ -187,4 +187,4 @@ def remarks(experiment: Experiment) -> Iterator[str]:
     else:
         yield f"ε is pure, against {who}"
     for cut in weak_cuts(experiment):
-        yield f"{cut}: they hide behind their own noise alone, or behind nothing"
+        yield f"{cut}: only their own noise hides them, or nothing does"

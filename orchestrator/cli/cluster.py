@@ -150,7 +150,7 @@ def _warn(done: RunSummary) -> None:
 @app.command(epilog=examples("dpp2 collect machine-1.zip machine-2.zip --experiment experiment.toml --out runs/both"))
 def collect(
     given: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="What dpp2 export made of all nodes, or their homes.")
+        list[Path], typer.Argument(metavar="FILE…", help="The exports of all nodes (dpp2 export), or their homes.")
     ],
     experiment: ExperimentFile,
     out: Annotated[Path, typer.Option(metavar="RUN", help="The run directory to make.")],

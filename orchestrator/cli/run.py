@@ -233,7 +233,7 @@ def _of_the_gap(result: Result) -> Iterator[str]:
     if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
         remedies = ["more rounds", "less noise", result.experiment.algorithm.remedy]
         may_help = " or ".join(remedy for remedy in remedies if remedy)
-        yield f"the gap ended above where it began; {may_help} may help"
+        yield f"the gap is larger at the end than at the start; {may_help} may help"
 
 
 def _of_conditions(result: Result) -> Iterator[str]:

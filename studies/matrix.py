@@ -143,7 +143,7 @@ def _cell(findings: Sequence[Finding]) -> Cell:
 
 
 def _bits(cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
-    """What the last bits of a message tell the worst attacker; protections where that is the same are named together."""
+    """What the last bits of a message tell the worst attacker; those where it is the same are named together."""
     worst: dict[str, float] = {}
     for (_, protection), cell in cells.items():
         if cell.ruled_out is not None:

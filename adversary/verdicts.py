@@ -89,7 +89,7 @@ def _hidden(claim: str, what: str, evidence: Evidence) -> Verdict:
     if best(evidence.findings, what) is None:
         return Verdict(claim, None, said)
     if evidence.knows_eta:
-        said += "; whoever takes part knows η, and tier one is no obstacle"
+        said += "; every participant knows η, so tier one is no obstacle"
     elif what == "gradient":
         said += "; z = ∇f + ρPd⁺ + e holds no η at all, so tier one cannot hide what z carries"
     return Verdict(claim, not _recovered(evidence, what), said)
@@ -129,7 +129,7 @@ def _dp(claim: str, evidence: Evidence) -> Verdict:
     if in_name:
         said += ". It holds in name only: what was overheard may change anybody's odds by a factor of e^ε"
     if evidence.void:
-        said += f". For this very run ε is void, since {' and '.join(evidence.void)}"
+        said += f". For this run ε does not hold, because {' and '.join(evidence.void)}"
     return Verdict(claim, held, said, in_name)
 
 

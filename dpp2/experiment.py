@@ -296,9 +296,17 @@ def _tabled(overrides: Iterable[str] | Mapping[str, Any]) -> Tables:
     for name, value in overrides.items() if isinstance(overrides, Mapping) else map(_parse_override, overrides):
         section, dot, key = name.partition(".")
         if not dot or not key:
-            raise BadInput("--set", name, "section.key=value")
+            raise _no_section(name)
         tables.setdefault(section, {})[key] = value
     return tables
+
+
+def _no_section(name: str) -> BadInput:
+    """`rounds=100` without its section; most keys exist in one section only."""
+    from dpp2.section_keys import full_name
+
+    meant = full_name(name)
+    return BadInput("--set", name, f"section.key=value{f' (did you mean {meant}?)' if meant else ''}")
 
 
 def _placed(read: Tables, given: Tables, folder: Path) -> Tables:

@@ -206,7 +206,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     security = parser.add_mutually_exclusive_group(required=True)
     security.add_argument("--tls", type=Path, metavar="DIR", help="ca.pem, cert.pem and key.pem, made by dpp2 certs")
     security.add_argument("--plaintext", action="store_true", help="no TLS: anybody can read, and nobody is checked")
-    add("--allow", type=Path, metavar="FILE", help="fingerprints of certificates that count (allowed.txt in --tls)")
+    add("--allow", type=Path, metavar="FILE", help="fingerprints of the valid certificates (allowed.txt in --tls)")
     add("--telemetry", choices=("full", "none"), default="none", help="full: write down x, gradients and noise, too")
     add(
         "--checkpoint-every",
@@ -222,7 +222,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--trust-journal",
         action="store_true",
         help="go on after a loss of power, although the journal may not say everything that was sent: "
-        "to a neighbour that lies about its own rows a second noisy copy of one value could leave",
+        "a neighbour that lies about its own rows could get a second noisy copy of one value",
     )
     add("--probe", action="store_true", help="tell by the exit code whether the node at --listen serves (0: it does)")
     add(

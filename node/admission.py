@@ -48,7 +48,7 @@ def shown(pem: bytes) -> Shown:
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise PeerFault("impostor", "what it shows is no certificate") from None
+        raise PeerFault("impostor", "what it shows is not a certificate") from None
     fingerprint = certificate.fingerprint(hashes.SHA256()).hex()
     return Shown(fingerprint, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
@@ -99,7 +99,7 @@ class AllowList:
             self._stamp, self._fingerprints = None, frozenset()  # it is read again with the next call
             return
         for number, word in _wrong_lines(text):
-            log.error("%s: line %d is no fingerprint and admits nobody: %.20r", self.path, number, word)
+            log.error("%s: line %d is not a fingerprint and admits nobody: %.20r", self.path, number, word)
         self._stamp, self._fingerprints = stamp, frozenset(word for _, word in _lines(text))
         log.info("%s allows %d certificates", self.path, len(self._fingerprints))
 

@@ -149,7 +149,7 @@ def parse(content: bytes) -> Rows:
     try:
         frame = wire_pb2.Frame.FromString(content)
     except DecodeError:
-        raise PeerFault("not a frame", f"{len(content)} bytes that are no message of this kind") from None
+        raise PeerFault("not a frame", f"{len(content)} bytes that are not a message of this kind") from None
     senders = tuple(frame.senders)
     if not senders:
         raise PeerFault("wrong dimension", f"{len(frame.rows)} bytes of no sender")

@@ -92,7 +92,7 @@ def _reader(name: str) -> Callable[[bytes], Any]:
         try:
             return kind.FromString(content)
         except DecodeError:
-            raise PeerFault("bad call", f"{len(content)} bytes that are no {name}") from None
+            raise PeerFault("bad call", f"{len(content)} bytes that are not a {name}") from None
 
     return read
 

@@ -39,7 +39,7 @@ class Health:
         try:
             service = health_pb2.HealthCheckRequest.FromString(content).service
         except DecodeError:
-            raise PeerFault("bad call", f"{len(content)} bytes that are no HealthCheckRequest") from None
+            raise PeerFault("bad call", f"{len(content)} bytes that are not a HealthCheckRequest") from None
         if service:
             await context.abort(grpc.StatusCode.NOT_FOUND, 'only the whole node is known here: service ""')
         return _STATES(status=_STATES.SERVING if self.well else _STATES.NOT_SERVING)

@@ -76,7 +76,7 @@ class Hellos:
         try:
             arrived = wire_pb2.Frame.FromString(frame)
         except DecodeError:
-            raise PeerFault("not a frame", f"{len(frame)} bytes that are no message of this kind") from None
+            raise PeerFault("not a frame", f"{len(frame)} bytes that are not a message of this kind") from None
         if arrived.run != self._run_id:
             raise PeerFault("wrong run", f"this node runs {self._run_id[:8]}…, not {arrived.run[:8]!r}")
         return arrived.hellos

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,10 @@ from dpp2 import Experiment
 from dpp2.algorithms import ALGORITHMS
 from dpp2.changed_kinds import KINDS
 from dpp2.errors import BadInput, UnknownName
-from dpp2.experiment import RunSection
 from dpp2.orchestrator.meanings import MEANINGS
-from dpp2.privacy.section import PrivacySection
 from dpp2.schema import Registry, Section, keys_of
+from dpp2.section_keys import SECTIONS, section_kinds
 from dpp2.shipped import shipped_experiments
-
-SECTIONS = tuple(field.name for field in fields(Experiment))
 
 
 @dataclass(frozen=True)
@@ -114,16 +111,6 @@ def explained(name: str) -> Explanation:
     if registry is not None and key == tag:
         return Explanation(name, MEANINGS.get(name), choices=tuple(_kinds(registry)))
     return Explanation(name, MEANINGS.get(name), _grouped(found, key))
-
-
-def section_kinds(section: str) -> Iterator[tuple[str, type[Section]]]:
-    """The models that a section may have, by kind; the algorithm decides about [noise]."""
-    if section in KINDS:
-        yield from ((name, KINDS[section][1][name]) for name in KINDS[section][1].known)
-    elif section == "noise":
-        yield from ((name, ALGORITHMS[name].noise_section) for name in ALGORITHMS.names)
-    else:
-        yield section, RunSection if section == "run" else PrivacySection
 
 
 def field_of(cls: type[Section], key: str) -> tuple[str, str | None]:

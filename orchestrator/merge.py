@@ -66,11 +66,11 @@ class NodeFolder:
         """Of facts that anybody may have written; what is wrong with them is a `ValueError`."""
         agents, k, dimension = facts["agents"], facts["rounds"], facts["dimension"]
         if not isinstance(agents, list) or not agents or any(not _counts(agent) for agent in agents):
-            raise ValueError("agents are no numbers")
+            raise ValueError("agents are not numbers")
         if len(set(agents)) != len(agents):
             raise ValueError("an agent is there twice")
         if not _counts(k) or k > MOST_ROUNDS or not _counts(dimension) or not 0 < dimension < 2**31:
-            raise ValueError("rounds or dimension are no such number")
+            raise ValueError("rounds or dimension is not a valid number")
         if not all(isinstance(facts[name], str) and _ID.fullmatch(facts[name]) for name in ("run", "digest")):
             raise ValueError("run or digest is not hexadecimal")
         for name, rows in state.items():
@@ -78,7 +78,7 @@ class NodeFolder:
                 raise ValueError(f"{name} has the shape {rows.shape}")
         uncovered = facts.get("uncovered")
         if uncovered is not None and not _counts(uncovered):
-            raise ValueError("uncovered is no round")
+            raise ValueError("uncovered is not a round")
         return cls(path, agents, facts["run"], facts["digest"], k, dimension, state, stored, uncovered)
 
     def fits(self, other: NodeFolder) -> bool:
@@ -147,7 +147,7 @@ def plain_size(path: Path, most: int | None = None) -> int:
         raise ValueError(f"{path.name} lies behind a link")
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{path.name} is no plain file")
+        raise ValueError(f"{path.name} is not a plain file")
     if most is not None and found.st_size > most:
         raise ValueError(f"{path.name} has {found.st_size} bytes, where {most} are the most")
     return found.st_size

@@ -28,6 +28,12 @@ class FinishedRun:
 
     directory: RunDirectory
     result: Result
+    began_at: int  # the round that it began or went on with
+
+    @property
+    def stopped_at_once(self) -> bool:
+        """Whether the budget left no round to be run."""
+        return self.result.privacy.stopped is not None and self.result.rounds == self.began_at
 
 
 def start(
@@ -83,6 +89,7 @@ def _charged(
     """
     progress(simulation.k, simulation.allowance.rounds, "consulting the ledgers")
     ledgers, transport = LedgerFile(directory.ledger), transport_of(simulation.experiment, shape)
+    began_at = simulation.k
     try:
         (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)
     except BadInput:
@@ -98,7 +105,7 @@ def _charged(
             progress(simulation.allowance.rounds, simulation.allowance.rounds, "writing results, then settling ledgers")
             result = write_results(simulation, directory)
             tell_end(result)
-        return FinishedRun(directory, result)
+        return FinishedRun(directory, result, began_at)
     finally:
         if not transport.keeps_accounts:
             ledgers.settle(simulation.budget)

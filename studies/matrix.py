@@ -6,7 +6,7 @@ ciphertext and nothing to work on, a curious neighbour decrypts what it receives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -98,8 +98,7 @@ def compare(
     for kind in ATTACKERS:
         cells[kind, TLS] = cells[kind, BOTH_TIERS] if kind == "neighbour" else Cell({}, {}, ciphertext=True)
     notes = [text for _, said in done for text in said]
-    notes += [_bits(cell, *where) for where, cell in cells.items() if cell.ruled_out is not None]
-    return Matrix(experiment, cells, agent, tuple(notes))
+    return Matrix(experiment, cells, agent, (*notes, *_bits(cells)))
 
 
 def attacked(job: Job) -> tuple[dict[str, Cell], list[str]]:
@@ -143,9 +142,16 @@ def _cell(findings: Sequence[Finding]) -> Cell:
     return Cell(errors, attacks, ruled_out=max(shares, default=None))
 
 
-def _bits(cell: Cell, attacker: str, protection: str) -> str:
-    share = f"rule out an adjacent objective for {100 * (cell.ruled_out or 0.0):.0f} % of the agents"
-    return f"{protection}, {attacker}: the bits of one message {share}"
+def _bits(cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
+    """What the last bits of a message tell the worst attacker; those where it is the same are named together."""
+    worst: dict[str, float] = {}
+    for (_, protection), cell in cells.items():
+        if cell.ruled_out is not None:
+            worst[protection] = max(cell.ruled_out, worst.get(protection, 0.0))
+    for share in sorted(set(worst.values())):
+        where = [protection for protection, one in worst.items() if one == share]
+        tells = f"rule out an adjacent objective for {100 * share:.0f} % of the agents" if share else "rule out nothing"
+        yield f"{', '.join(where)}: the bits of one message {tells}"
 
 
 def _medians(finding: Finding, what: str) -> dict[str, float]:

@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.answers import strict
 from tests.needed import not_here
 
 RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "convergence.png")
+
+# How long an example takes is a matter of what else the machine does; pytest-timeout bounds a whole test.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 @dataclass(frozen=True)

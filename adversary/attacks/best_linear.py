@@ -29,7 +29,7 @@ from dpp2.privacy.correlated import NoiseNetwork, covariance
 
 class BestLinear(Attack):
     name = "best-linear"
-    summary = "Takes from every agent's gradient what its neighbours' messages say of their common noise."
+    summary = "Subtracts from every agent's gradient what its neighbours' messages say about their common noise."
 
     def needs(self, view: View) -> str | None:
         algorithm = view.knowledge.algorithm

@@ -14,4 +14,4 @@ class Increments(Solved):
     name = "increments"
     summary = "Subtracts from each update what the messages explain; what is left is the gradient."
     algebra = "one message"
-    rests_on = "an update that sends one message a round"
+    rests_on = "an update with one message a round"

@@ -45,7 +45,7 @@ class _Process:
         )
         assert self.process.stdout is not None
         said = await self.process.stdout.readline()
-        words = json.loads(said) if said else {"refused": "it ended without a word"}
+        words = json.loads(said) if said else {"refused": "it ended without a message"}
         if "refused" in words:
             await self.process.wait()
             raise BadInput("--tap", arguments[0], f"a tap that can start ({words['refused']})")

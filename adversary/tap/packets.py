@@ -88,7 +88,7 @@ def read_packets(path: Path, content: bytes, captured: Captured) -> None:
     captured.conversations += [connection.conversation(captured) for connection in connections.all]
     captured.lose(_known_losses(path, capture, found, sifted))
     if found.other:
-        captured.notes.append(f"{path.name}: {found.other} packets were no TCP, and left out")
+        captured.notes.append(f"{path.name}: {found.other} packets were not TCP and were left out")
     if unchecked := sifted.unchecked - found.cut_segments:
         share = f"{unchecked} of {len(sifted.segments)} segments"
         captured.notes.append(f"{path.name}: {share} carry no checksum of their own, so damage in them goes unseen")
@@ -145,7 +145,7 @@ def internet_packet(packet: pcap.Packet) -> Any:
         inside = _LINK_LAYERS[packet.link_type](packet.data).data
     except BadInput:
         raise
-    except Exception:  # dpkt raises a dozen kinds on bytes that are no packet
+    except Exception:  # dpkt raises a dozen kinds on bytes that are not a packet
         return None
     return inside if isinstance(inside, dpkt.ip.IP | dpkt.ip6.IP6) else None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpp2.algorithms.cancelling_noise import CancellingNoise
+from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.privacy.account import adjacency_of
 from dpp2.privacy.baselines import Unaccounted
@@ -50,33 +51,64 @@ def own_scale(experiment: Experiment, noise: CancellingNoise, graph: Graph, grad
         raise BadInput("noise.edge", noise.edge, "noise.own beside it: what is solved for keeps noise.ratio")
     network = noise.updated(own=1.0).network(graph).in_units()
     worst = worst_exposures(network, experiment.privacy.colluders)
-    unit = float(alone(network).max() if isinstance(worst, Unsupported) else worst.largest)
-    dimension, delta = experiment.objective([0]).dimension, experiment.privacy.delta
-    if not np.isfinite(unit):
+    units = alone(network) if isinstance(worst, Unsupported) else _known(worst.exposure)
+    if not np.isfinite(units).all():
         return 1.0  # nothing hides somebody, at any scale: the account says ∞
-    fewest = min(records_of(experiment) or [0])  # who has fewest records is moved most by one
-    release = GradientRelease(noise.law, adjacency_of(experiment, fewest), dimension)
-    target, unit = epsilon_target(experiment), rounded_up(unit)
+    moved = [adjacency_of(experiment, records) for records in records_of(experiment) or [0] * graph.agents]
+    return max(
+        _own_scale(experiment, noise, graph, gradient_rounds, delta=delta, unit=rounded_up(unit))
+        for delta, unit in hardest(zip(moved, units.tolist(), strict=True))
+    )
+
+
+def hardest(agents: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of (δ_i, exposure) those that no other agent exceeds in both: whoever is moved most may be hidden best.
+
+    >>> hardest([(0.1, 1.0), (0.4, 0.2), (0.1, 0.5), (0.4, 0.2)])
+    [(0.4, 0.2), (0.1, 1.0)]
+    """
+    found: list[tuple[float, float]] = []
+    for delta, unit in sorted(set(agents), reverse=True):
+        if not found or unit > found[-1][1]:
+            found.append((delta, unit))
+    return found
+
+
+def _own_scale(
+    experiment: Experiment, noise: CancellingNoise, graph: Graph, gradient_rounds: int, *, delta: float, unit: float
+) -> float:
+    """For an agent whose gradient moves by δ, hidden by `unit` at own scale 1."""
+    dimension, delta_dp, target = (
+        experiment.objective([0]).dimension,
+        experiment.privacy.delta,
+        epsilon_target(experiment),
+    )
+    release = GradientRelease(noise.law, delta, dimension)
     precision = rounded_up(noise.updated(own=1.0).precision(graph, dimension))
     for left in (target * (1 - slack) - gradient_rounds * precision for slack in _SLACKS):
         if left <= 0:
             break
-        own = release.own_scale(unit, Budget(left, delta), gradient_rounds, noise.grid or None)
+        own = release.own_scale(unit, Budget(left, delta_dp), gradient_rounds, noise.grid or None)
         checked = CancellingReleases(
-            noise=noise.law, dimension=dimension, adjacency=release.adjacency, own=own, exposure=unit,
+            noise=noise.law, dimension=dimension, adjacency=delta, own=own, exposure=unit,
             bits=noise.grid, variates=noise.variates(graph), precision=precision, gradient_rounds=gradient_rounds,
-            mixings=1, delta=delta,
+            mixings=1, delta=delta_dp,
         )  # fmt: skip
-        if checked.epsilon_of(gradient_rounds, delta) <= target:
+        if checked.epsilon_of(gradient_rounds, delta_dp) <= target:
             return own
     raise BadInput("privacy.budget", target, _no_scale(target - gradient_rounds * precision))
+
+
+def _known(exposures: Array) -> Array:
+    """What was not computed for an agent is taken to be as bad as the worst."""
+    return np.nan_to_num(exposures, nan=np.nanmax(exposures), posinf=np.inf)
 
 
 def _no_scale(left: float) -> str:
     """`left`: of the budget, for the gradients."""
     if left <= 0:
         return "an ε that leaves room for what the grid costs; noise.grid may be too coarse"
-    ends = "what is drawn from 80 bits ends at 10.28 σ, and these ends alone would cost more than privacy.delta"
+    ends = "noise that is drawn from 80 bits ends at 10.28 σ, and the missing tail alone costs more than privacy.delta"
     return f"a smaller ε, a larger privacy.delta or more gradient rounds: {ends}"
 
 
@@ -125,8 +157,7 @@ def accounts(
     if isinstance(worst, Unsupported):
         return [Unaccounted(reason=worst.reason)] * graph.agents
     variates, precision = noise.variates(graph), rounded_up(noise.precision(graph, dimension))
-    exposed = np.nan_to_num(worst.exposure, nan=np.nanmax(worst.exposure), posinf=np.inf).tolist()
-    exposures = [rounded_up(exposure) for exposure in exposed]
+    exposures = [rounded_up(exposure) for exposure in _known(worst.exposure).tolist()]
     shared = {  # one for all agents that are hidden alike: ledgers ask about it once
         exposure: kind(
             noise=noise.law,
@@ -156,4 +187,4 @@ def remarks(experiment: Experiment) -> Iterator[str]:
     else:
         yield f"ε is pure, against {who}"
     for cut in weak_cuts(experiment):
-        yield f"{cut}: they hide behind their own noise alone, or behind nothing"
+        yield f"{cut}: only their own noise hides them, or nothing does"

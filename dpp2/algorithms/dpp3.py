@@ -305,4 +305,5 @@ def shrinkage_of(section: Dpp3Section, noise: Dpp3Noise, agents: int, dimension:
     """κ·d·variance/(M̄² G); 0 where nothing is to be shrunk."""
     if not section.smoothness:
         return 0.0
-    return section.shrinkage * dimension * noise.mean_variance(agents) / (section.smoothness**2 * section.G)
+    squared = section.smoothness * section.smoothness  # a power would raise where this is ∞
+    return section.shrinkage * dimension * noise.mean_variance(agents) / (squared * section.G)

@@ -43,6 +43,12 @@ class Dpp3Noise(CancellingNoise):
             raise BadInput("noise.holders", self.holders, f"agents from 0 to {agents - 1}")
         if self.kind == "gaussian" and (self.holders is not None or self.shares > 1):
             raise BadInput("noise.kind", self.kind, '"laplace" where holders or a quorum are given')
+        holders = max(self._holders(agents), 1)
+        if self.shares > holders:
+            raise BadInput("noise.quorum", self.quorum, f"at most {holders}, the number of agents with own noise")
+
+    def _holders(self, agents: int) -> int:
+        return int(np.count_nonzero(self.updated(own=1.0 if self.own is None else self.own).own_scales(agents)))
 
     def own_scales(self, agents: int) -> Array:
         """0 for those that hold none."""

@@ -220,4 +220,5 @@ def explain(mode: Mode, step: StepParameters, k: int) -> Divergence:
         return Divergence(
             k, growth, "unexplained", "the gap grows without bound, and no mode of the iteration says why"
         )
-    return Divergence(k, growth, cause, f"{why}; this mode grows by {growth:.4f} a round")
+    factor = f"{growth:.4f}" if growth < 1e6 else f"{growth:.2g}"
+    return Divergence(k, growth, cause, f"{why}; this mode grows by {factor} a round")

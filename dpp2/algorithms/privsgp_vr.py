@@ -44,7 +44,7 @@ from dpp2.weights import Spectrum
 
 _NO_PURE = (
     "Gaussian noise has no pure ε; and v changes by up to (2m − 1)δ in a round that draws the one of m records that "
-    "differs: how rarely that is, no (ε, δ_dp) here accounts for"
+    "differs: no (ε, δ_dp) here accounts for how rarely that happens"
 )
 
 

@@ -183,7 +183,7 @@ def _mechanisms(
     if experiment.privacy.clip is None:
         return built(0)
     if records is None:
-        return Unsupported("how many records an agent has is not known where its data are not")
+        return Unsupported("the number of an agent's records is not known without its data")
     found = {m: built(m) for m in set(records)}
     refused = (one for one in found.values() if isinstance(one, Unsupported))
     return next(refused, None) or [found[m][agent] for agent, m in enumerate(records)]  # type: ignore[index]
@@ -231,7 +231,7 @@ def _on_computers(experiment: Experiment) -> Iterator[Note]:
 def _remarks(experiment: Experiment) -> Iterator[Note]:
     """Why no ε holds, and what lies outside it: said wherever an ε is printed."""
     if isinstance(experiment.run.seed, int):
-        yield Note("seed", "experiment: no ε holds, because run.seed is public and with it the noise")
+        yield Note("seed", "experiment: no ε holds, because run.seed is public, so everybody can draw the noise")
     if experiment.run.telemetry == "full":
         recorded = "gradients" if experiment.algorithm.result_is_covered else "x, gradients"
         yield Note("telemetry", f"experiment: no ε holds, because {recorded} and noise are recorded (truth.npz)")

@@ -158,7 +158,7 @@ class CancellingReleases(AdjacentReleases):
     def why_infinite(self) -> str:
         if not self.own:
             return "own = 0: gradients are sent as they are"
-        return "these colluders leave nobody's noise that would hide this agent (`dpp2 privacy colluders`)"
+        return "with these colluders, nobody's noise is left to hide this agent (`dpp2 privacy colluders`)"
 
     @property
     def _rounding(self) -> float:

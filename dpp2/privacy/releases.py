@@ -88,7 +88,7 @@ class Releases(ABC):
 
     def log_published(self, rounds: int) -> Array | Unsupported:
         """ln of what publishing the result after K rounds adds, for K = 0 … `rounds`."""
-        return Unsupported("what publishing the result costs is known for dpp2 only")
+        return Unsupported("the cost of publishing the result is known for dpp2 only")
 
     def paper_epsilon(self, rounds: int, *, network_smoothness: float | None = None) -> PaperEpsilon | Unsupported:
         """What the paper claims of the same rounds: no guarantee, see `paper`."""

@@ -22,6 +22,8 @@ from dpp2.schema import Section, Table
 
 DATA, START, SHARED = 0, 1, 2  # purposes of the seeded draws; SHARED: what all agents have in common
 
+LARGEST = 1e100  # of numbers in data and in what they are drawn from: beyond it squares and their sums overflow
+
 SURROGATE_SEED = 0x7075626C6963  # of public data to plan on; not one that somebody would take for their own
 
 
@@ -94,10 +96,11 @@ def slope_limits(norms: Array, bound: float) -> Array:
 
 
 def row_norms(rows: Array) -> Array:
-    """‖a‖ along the last axis, also where the squares of small numbers would be lost."""
+    """‖a‖ along the last axis, also where squares would be lost or overflow; ∞ where the norm itself is too large."""
     largest = np.abs(rows).max(axis=-1, keepdims=True, initial=0.0)
     scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
-    return np.asarray(largest[..., 0] * np.linalg.norm(scaled, axis=-1))
+    with np.errstate(over="ignore"):
+        return np.asarray(largest[..., 0] * np.linalg.norm(scaled, axis=-1))
 
 
 def clip_records(objective: Objective, bound: float) -> Objective:

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import SHARED, ProblemSection, agent_rng
+from dpp2.problems.base import LARGEST, SHARED, ProblemSection, agent_rng
 from dpp2.problems.logistic import LogisticSection
 from dpp2.problems.rows import Indices, RowLoss, logistic_rows
 
@@ -50,8 +50,8 @@ class ClassificationSection(ProblemSection):
     standardise: Literal["training", "held-out"] | None = Field(
         None, description='training or held-out (default: training, with privacy.adjacency = "record" held-out)'
     )
-    lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
-    omega: float = Field(1.0, ge=0, description="a number ≥ 0")
+    lambda_: float = Field(0.001, ge=0, le=LARGEST, alias="lambda", description="a number from 0 to 1e100")
+    omega: float = Field(1.0, ge=0, le=LARGEST, description="a number from 0 to 1e100")
 
     def resolve(self, agents: int) -> Self:
         """Fill in the defaults that hang on another key, and refuse what that key leaves without meaning."""

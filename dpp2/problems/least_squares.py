@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, SHARED, Counts, ProblemSection, agent_rng, row_norms, slope_limits
+from dpp2.problems.base import DATA, LARGEST, SHARED, Counts, ProblemSection, agent_rng, row_norms, slope_limits
 from dpp2.problems.logistic import data_smoothness
 
 
@@ -30,7 +30,7 @@ class LeastSquaresSection(ProblemSection):
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     samples: int = Field(20, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     rank: int | None = Field(None, ge=1, description="a whole number from 1 to dimension (default: dimension)")
-    noise: float = Field(0.1, ge=0, description="a number ≥ 0")
+    noise: float = Field(0.1, ge=0, le=LARGEST, description="a number from 0 to 1e100")
 
     def resolve(self, agents: int) -> Self:
         if self.rank is None:

@@ -26,6 +26,7 @@ from dpp2.arrays import Array
 from dpp2.errors import BadInput
 from dpp2.problems.base import (
     DATA,
+    LARGEST,
     SHARED,
     SURROGATE_SEED,
     Counts,
@@ -49,13 +50,15 @@ class LogisticSection(ProblemSection):
     name: Literal["logistic"] = "logistic"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
     samples: int = Field(200, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
-    smoothness: float = Field(5.03, gt=0, description="a number > 2·lambda·omega")
-    lambda_: float = Field(0.001, ge=0, alias="lambda", description="a number ≥ 0")
-    omega: float = Field(1.0, ge=0, description="a number ≥ 0")
+    smoothness: float = Field(5.03, gt=0, le=LARGEST, description="a number > 2·lambda·omega, at most 1e100")
+    lambda_: float = Field(0.001, ge=0, le=LARGEST, alias="lambda", description="a number from 0 to 1e100")
+    omega: float = Field(1.0, ge=0, le=LARGEST, description="a number from 0 to 1e100")
     labels: Literal["planted"] | None = Field(
         None, description='"planted" or nothing: signs that a common x explains, one in five flipped; or random ones'
     )
-    scale: float | None = Field(None, gt=0, description="a number > 0 (default: what `smoothness` needs)")
+    scale: float | None = Field(
+        None, gt=0, le=LARGEST, description="a number > 0, at most 1e100 (default: what `smoothness` needs)"
+    )
     scale_from_data: bool | None = Field(
         None, description="true or nothing: set where `scale` is computed from the data"
     )

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, OneSample, ProblemSection
+from dpp2.problems.base import DATA, LARGEST, OneSample, ProblemSection
 from dpp2.problems.draws import standard_normals
+
+Curvature = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class QuadraticSection(ProblemSection):
@@ -25,8 +27,10 @@ class QuadraticSection(ProblemSection):
 
     name: Literal["quadratic"] = "quadratic"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
-    curvature: float | list[float] = Field(1.0, description="a number, or a list with one per agent")
-    spread: float = Field(1.0, ge=0, description="a number ≥ 0")
+    curvature: Curvature | list[Curvature] = Field(
+        1.0, description="a number of at most 1e100 in size, or a list with one per agent"
+    )
+    spread: float = Field(1.0, ge=0, le=LARGEST, description="a number from 0 to 1e100")
 
     def objective(self, owned: Sequence[int], agents: int) -> Quadratic:
         if isinstance(self.curvature, list) and len(self.curvature) != agents:

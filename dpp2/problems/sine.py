@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from dpp2.arrays import Array
-from dpp2.problems.base import DATA, OneSample, ProblemSection, agent_rng
+from dpp2.problems.base import DATA, LARGEST, OneSample, ProblemSection, agent_rng
 
 
 class SineSection(ProblemSection):
@@ -24,7 +24,7 @@ class SineSection(ProblemSection):
 
     name: Literal["sine"] = "sine"
     dimension: int = Field(10, ge=1, le=10**6, description="a whole number from 1 to 1,000,000")
-    tilt: float = Field(1.0, ge=0, description="a number ≥ 0")
+    tilt: float = Field(1.0, ge=0, le=LARGEST, description="a number from 0 to 1e100")
 
     def data_identity(self, agent: int, agents: int, outside: bytes = b"") -> bytes:
         """How many agents there are decides what each one holds."""

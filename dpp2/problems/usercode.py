@@ -24,7 +24,7 @@ import numpy as np
 
 from dpp2.arrays import Array, frozen
 from dpp2.errors import BadInput
-from dpp2.problems.base import Counts, clip_factors
+from dpp2.problems.base import Counts, clip_factors, row_norms
 from dpp2.problems.sources import Source, source_of_program
 from dpp2.problems.userdata import FIELD
 from dpp2.userpython import UserCode
@@ -128,7 +128,7 @@ class UserRecords(UserObjective):
         gradients = part.record_gradients(x)
         if self.bound is not None:
             gradients = np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)  # ∞·0 has no bound
-            gradients = gradients * clip_factors(np.linalg.norm(gradients, axis=1, keepdims=True), self.bound)
+            gradients = gradients * clip_factors(row_norms(gradients)[:, None], self.bound)
         return gradients + part.public_gradient(x)
 
 

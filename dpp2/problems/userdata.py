@@ -16,10 +16,10 @@ import numpy as np
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput, MissingData, one_line
+from dpp2.problems.base import LARGEST
 from dpp2.problems.sources import Source, source_of_arrays
 
 FIELD = "problem.path"
-LARGEST = 1e100  # beyond it squares and their sums overflow
 
 
 def read_agents(folder: Path, owned: Sequence[int], signs: bool) -> tuple[list[Array], list[Array], tuple[Source, ...]]:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from dpp2.arrays import Array
 from dpp2.errors import BadInput
-from dpp2.problems.base import DATA, SURROGATE_SEED, Objective, ProblemSection, Sampled, agent_rng
+from dpp2.problems.base import DATA, LARGEST, SURROGATE_SEED, Objective, ProblemSection, Sampled, agent_rng
 from dpp2.problems.least_squares import LeastSquaresSection
 from dpp2.problems.logistic import LogisticSection
 from dpp2.problems.rows import logistic_rows, square_rows
@@ -41,10 +41,13 @@ class FileSection(ProblemSection):
     lambda_: float | None = Field(
         None,
         ge=0,
+        le=LARGEST,
         alias="lambda",
-        description="a number ≥ 0 (folders only; default: 0.001, with least-squares 0)",
+        description="a number from 0 to 1e100 (folders only; default: 0.001, with least-squares 0)",
     )
-    omega: float | None = Field(None, ge=0, description="a number ≥ 0 (folders only; default: 1)")
+    omega: float | None = Field(
+        None, ge=0, le=LARGEST, description="a number from 0 to 1e100 (folders only; default: 1)"
+    )
 
     def resolve(self, agents: int) -> Self:
         """Fill in the defaults of this sort of path, and refuse the keys of the other sort. Opens nothing."""

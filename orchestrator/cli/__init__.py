@@ -41,7 +41,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as ending:
         if debug:
             traceback.print_exc()
-        code, sentence = _ending(ending)
+        code, sentence = _ending(ending, words)
         if sentence:
             errors.print(f"dpp2: {sentence}")
         sys.exit(code)
@@ -56,12 +56,24 @@ def _called(words: list[str]) -> Any:
     return call(app, words)
 
 
-def _ending(ending: BaseException) -> tuple[int, str]:
+def _usage(mistake: TyperException, words: list[str]) -> str:
+    """What was typed wrongly. To say which other command has an option, all of them are loaded."""
+    if hasattr(mistake, "option_name"):
+        from dpp2.orchestrator.hints import unknown_option
+
+        load()
+        if hint := unknown_option(mistake, app, words):
+            return hint
+    said = mistake.format_message()
+    return f"{said} (--help shows what is accepted)" if said else ""
+
+
+def _ending(ending: BaseException, words: list[str]) -> tuple[int, str]:
     """Exit code and sentence for what ended a command early."""
     match ending:
         case TyperException():
-            said = ending.format_message()  # none when a bare `dpp2` has printed its help
-            return 2, f"{said} (--help shows what is accepted)" if said else ""
+            said = _usage(ending, words)  # none when a bare `dpp2` has printed its help
+            return 2, said
         case BadInput():
             return 2, str(ending)
         case Interrupted() | KeyboardInterrupt():

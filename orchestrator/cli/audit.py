@@ -159,7 +159,10 @@ def matrix(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where matrix.json, .png and .html go.")] = Path("matrix"),
     json: Json = False,
 ) -> None:
-    """Who learns what under which protection: four attackers against six protections on one experiment."""
+    """Try every attacker against every protection, on one experiment: four attackers and six protections.
+
+    The tables show the smallest error that any attack reaches. 1 is as good as not listening.
+    """
     from dpp2.studies.heatmap import document, write
     from dpp2.studies.matrix import compare
 

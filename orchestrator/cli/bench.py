@@ -42,7 +42,7 @@ def bench(
 
     benchmark: Benchmark[Any] = BENCHMARKS[what]
     if disropt != sys.executable and not benchmark.sets_disropt_beside:
-        raise BadInput("--disropt", disropt, "nothing: only network sets DISROPT beside")
+        raise BadInput("--disropt", disropt, "nothing: only the network benchmark compares with DISROPT")
     measured = benchmark.measure(Bench(_note, disropt))
     if json:
         print_json(benchmark.document(measured))

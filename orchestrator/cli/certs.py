@@ -17,11 +17,12 @@ Cluster = Annotated[
 Agents = Annotated[
     int | None, typer.Option("--agents", metavar="N", help="Instead of a cluster: agents 0 … N−1, a node each.")
 ]
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Where to; what is there already is kept.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Where they go; files that are already there are kept.")]
 Days = Annotated[int, typer.Option(metavar="N", help="How long they are valid.")]
-Allow = Annotated[bool, typer.Option("--allow", help="Write allowed.txt, the list of those that count, too.")]
+Allow = Annotated[bool, typer.Option("--allow", help="Also write allowed.txt, the list of valid certificates.")]
 Revoke = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Make none; take this one, such as node-3, off the lists.")
+    str | None,
+    typer.Option(metavar="NAME", help="Make no certificates; remove this one, such as node-3, from the lists."),
 ]
 
 

@@ -135,6 +135,8 @@ def _print_summary(done: RunSummary) -> None:
 
 
 def _warn(done: RunSummary) -> None:
+    if done.stopped and not done.rounds:
+        raise RunFailed(f"a node's budget leaves no round to run: {done.stopped}")
     if done.stopped:
         errors.print(f"stopped by a node's budget after {done.rounds} rounds: {done.stopped}")
     if done.refused:
@@ -148,7 +150,7 @@ def _warn(done: RunSummary) -> None:
 @app.command(epilog=examples("dpp2 collect machine-1.zip machine-2.zip --experiment experiment.toml --out runs/both"))
 def collect(
     given: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="What dpp2 export made of all nodes, or their homes.")
+        list[Path], typer.Argument(metavar="FILE…", help="The exports of all nodes (dpp2 export), or their homes.")
     ],
     experiment: ExperimentFile,
     out: Annotated[Path, typer.Option(metavar="RUN", help="The run directory to make.")],

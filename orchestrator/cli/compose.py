@@ -54,7 +54,7 @@ def compose(
     if not 2 <= agents <= _MOST:
         raise BadInput("--agents", agents, f"a whole number from 2 to {_MOST:,}")
     if kubernetes and (override is not None or files is not None):
-        raise BadInput("--kubernetes", True, "neither --override nor --files beside it: a manifest is whole")
+        raise BadInput("--kubernetes", True, "no --override or --files with it: a manifest is complete")
     network = _Network(agents, topology, overrides or [])
     if kubernetes:
         _print("kubernetes", network.manifest(), [], json)

@@ -31,7 +31,7 @@ def partition(
     kind: Kind = None,
     json: Json = False,
 ) -> None:
-    """Share agents out among hosts, neighbours together.
+    """Assign agents to hosts, so that neighbours stay together.
 
     Prints what is cut, and what would be if consecutive agents were hosted together. Beside FILE there is a list of its
     agents for each node, for `dpp2 node --agents @LIST`. Results do not depend on who is hosted where.

@@ -34,7 +34,7 @@ UW = Annotated[float | None, typer.Option("--u-w", help="First scale of the nois
 Decay = Annotated[float | None, typer.Option(help="r in (0, 1]; 0: noise in round 0 only [0.9].")]
 Delta = Annotated[float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dpp2[dp]).")]
 Grid = Annotated[int | None, typer.Option(help="Bits of the noise's grid; 0: doubles [20].")]
-Published = Annotated[bool, typer.Option("--published", help="Count the release of x^K + w^K in.")]
+Published = Annotated[bool, typer.Option("--published", help="Include the release of x^K + w^K.")]
 Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε that must be kept.")]
 Solve = Annotated[
     str, typer.Option(help="What to solve for: decay, scale or rounds; for dpp3 scale, ratio or gradient-rounds.")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
 
 from dpp2.errors import Inadmissible
 from dpp2.orchestrator import plots
-from dpp2.orchestrator.cli.app import Json, Overrides, Plot, drawable, examples, load_experiment
+from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, Plot, drawable, examples, load_experiment
 from dpp2.orchestrator.cli.privacy import privacy
 from dpp2.orchestrator.cli.privacy_documents import account_document, spoken
 from dpp2.orchestrator.cli.run import listed_conditions
@@ -24,9 +22,11 @@ from dpp2.weights import Spectrum
 _SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000)  # rounds of which the cost is printed
 
 
-@privacy.command(epilog=examples("dpp2 privacy check experiments/paper.toml --set noise.decay=0.99 --plot epsilon.png"))
+@privacy.command(
+    epilog=examples("dpp2 privacy check paper", "dpp2 privacy check paper --set noise.decay=0.99 --plot epsilon.png")
+)
 def check(
-    file: Annotated[Path, typer.Argument(help="Experiment file.")],
+    file: OptionalFile = None,
     overrides: Overrides = None,
     plot: Plot = None,
     json: Json = False,
@@ -85,13 +85,24 @@ def _print(checked: Checked) -> None:
     found = checked.eigenvalues
     least = "an unknown λ_2 (too costly to find here)" if np.isnan(found.connectivity) else f"{found.connectivity:.4g}"
     most = f"{'at most ' * found.bounded}{found.largest:.4g}"
-    console.print(f"admissible: it can be run, since λ(P) from {least} to {most} leaves G ≻ 0")
-    print_table(("condition (paper, sufficient)", "left", "right", ""), map(_cells, checked.conditions))
-    failing = sum(not condition.holds for condition in checked.conditions)
-    if failing:
-        console.print(f"{failing} of {len(checked.conditions)} fail: convergence may be observed, and is not proved")
+    console.print(f"admissible: `dpp2 run` accepts it, because the steps suit the graph (λ(P) from {least} to {most})")
+    if checked.conditions:
+        _print_conditions(checked.conditions)
     _print_curve(checked.account, checked.rounds)
     print_notes(checked.account.notes)
+
+
+def _print_conditions(conditions: list[Condition]) -> None:
+    """What is proved, before the table that says why."""
+    failing, all_of = sum(not condition.holds for condition in conditions), len(conditions)
+    if failing:
+        console.print(
+            f"convergence is not proved: {failing} of the paper's {all_of} sufficient conditions fail. "
+            "A run may converge all the same, or diverge"
+        )
+    else:
+        console.print(f"all {all_of} of the paper's sufficient conditions hold, under which it claims convergence")
+    print_table(("condition", "left side", "right side", ""), map(_cells, conditions))
 
 
 def _cells(condition: Condition) -> tuple[str, str, str, str]:
@@ -100,6 +111,14 @@ def _cells(condition: Condition) -> tuple[str, str, str, str]:
 
 
 def _print_curve(account: Account, rounds: int) -> None:
+    """A column that says the same in every row is a sentence instead."""
     counts = sorted({count for count in (*_SHOWN, rounds) if count <= rounds})
-    rows = [(str(count), spoken(account.epsilon(count)), spoken(account.paper_epsilon(count))) for count in counts]
-    print_table(("rounds K", "ε(K), worst-off agent", "paper's Theorem 3"), rows)
+    columns = {
+        "ε(K), worst-off agent": [spoken(account.epsilon(count)) for count in counts],
+        "paper's Theorem 3": [spoken(account.paper_epsilon(count)) for count in counts],
+    }
+    changing = {name: cells for name, cells in columns.items() if len(set(cells)) > 1}
+    if changing:
+        print_table(("rounds K", *changing), zip(map(str, counts), *changing.values(), strict=True))
+    for name in [name for name in columns if name not in changing]:
+        console.print(f"{name}: {columns[name][0]}")

@@ -42,7 +42,7 @@ class Row:
     )
 )
 def colluders(
-    file: Annotated[Path | None, typer.Argument(help="Experiment file (none: the paper's).")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Experiment file (default: the paper's experiment).")] = None,
     overrides: Overrides = None,
     most: Annotated[int, typer.Option(help="Up to so many colluders.", min=0)] = 3,
     json: Json = False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +16,10 @@ from dpp2.orchestrator.cli.privacy_documents import spoken
 from dpp2.orchestrator.output import console, print_json, print_notes, print_table
 from dpp2.orchestrator.publish import publish as publish_run
 from dpp2.privacy import Epsilon, Unsupported
-from dpp2.store.ledgers import LedgerFile
+from dpp2.store.ledgers import LedgerFile, Total
 from dpp2.store.rundir import epsilon_document
+
+_LONG, _FIRST = 20, 10  # a ledger of more agents than this is shown in part: so many
 
 
 @privacy.command(
@@ -25,6 +29,7 @@ def ledger(
     folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
     join: Annotated[str | None, typer.Option(metavar="DATA", help="Entries that belong to --dataset, too.")] = None,
     dataset: Annotated[str | None, typer.Option(metavar="NAME", help="The name that --join brings them under.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All agents, not only those that have spent most.")] = False,
     json: Json = False,
 ) -> None:
     """What every agent has spent over all its runs, by data set."""
@@ -49,11 +54,23 @@ def ledger(
             for total in totals
         ])  # fmt: skip
         return
-    rows = [
-        (total.agent, ", ".join(total.names) or total.data[:12], str(total.runs), spoken(total.spent))
-        for total in totals
-    ]
+    _print_totals(totals, everything)
+
+
+def _print_totals(totals: Sequence[Total], everything: bool) -> None:
+    """Of a long ledger those that have spent most, in the order of what they have spent."""
+    short = len(totals) > _LONG and not everything
+    shown = sorted(totals, key=_spent, reverse=True)[:_FIRST] if short else totals
+    rows = [(one.agent, ", ".join(one.names) or one.data[:12], str(one.runs), spoken(one.spent)) for one in shown]
     print_table(("agent", "data", "runs", "ε over all of them"), rows)
+    if short:
+        least = spoken(min(totals, key=_spent).spent)
+        console.print(f"these have spent most; {len(totals) - _FIRST} more, down to {least} (--all shows them)")
+
+
+def _spent(total: Total) -> float:
+    """What cannot be counted is more than everything that can."""
+    return total.spent.log10 if isinstance(total.spent, Epsilon) else math.inf
 
 
 @privacy.command(epilog=examples("dpp2 privacy publish runs/paper-1"))

@@ -15,7 +15,7 @@ from dpp2.orchestrator import runner
 from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
 from dpp2.orchestrator.cli.watch import Watch, page_opener
 from dpp2.orchestrator.output import console, errors, print_json, print_notes, progress_bar
-from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress
+from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress, RunFailed
 from dpp2.privacy import Epsilon, Unsupported
 from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
@@ -83,7 +83,12 @@ def run(
                 experiment, out, stem=stem, force=force, progress=shown, cluster=cluster, begun=begun
             )
         )
-    print_json(summary(finished)) if json else _print_summary(finished)
+    if json:
+        print_json(summary(finished))
+    elif not finished.stopped_at_once:
+        _print_summary(finished)
+    if finished.stopped_at_once:
+        raise RunFailed(f"privacy.budget leaves no round to run: {finished.result.privacy.stopped}")
     if finished.result.diverged:
         raise typer.Exit(1)
 
@@ -228,7 +233,7 @@ def _of_the_gap(result: Result) -> Iterator[str]:
     if not result.diverged and result.rounds and result.metrics.gap[-1] > result.metrics.gap[0]:
         remedies = ["more rounds", "less noise", result.experiment.algorithm.remedy]
         may_help = " or ".join(remedy for remedy in remedies if remedy)
-        yield f"the gap ended above where it began; {may_help} may help"
+        yield f"the gap is larger at the end than at the start; {may_help} may help"
 
 
 def _of_conditions(result: Result) -> Iterator[str]:

@@ -26,12 +26,10 @@ _MOST_SENTENCES = 10  # of a kind, on a terminal; decode.json has them all
 
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for what is recorded.")]
 Quiet = Annotated[
-    float | None, typer.Option(metavar="S", help="Stop by itself when, after the first, nobody was there for so long.")
+    float | None, typer.Option(metavar="S", help="Stop when everybody has left and nobody has come back for so long.")
 ]
 
-Patience = Annotated[
-    float | None, typer.Option(metavar="S", help="Stop by itself when nobody was there at all for so long.")
-]
+Patience = Annotated[float | None, typer.Option(metavar="S", help="Stop when nobody has come at all for so long.")]
 
 
 @tap.command(epilog=examples("dpp2 tap relay --link 3-7=0.0.0.0:7100,10.0.0.7:7000 --out captures"))
@@ -64,7 +62,7 @@ def sniff(
     port: Annotated[list[int], typer.Option(metavar="P", help="Keep TCP packets from or to this port (repeatable).")],
     out: Out,
     interface: Annotated[str, typer.Option(help="The network interface.")] = "lo",
-    seconds: Annotated[float | None, typer.Option(metavar="S", help="Stop by itself after this long.")] = None,
+    seconds: Annotated[float | None, typer.Option(metavar="S", help="Stop after this long.")] = None,
     quiet: Quiet = None,
     patience: Patience = None,
     json: Json = False,
@@ -109,7 +107,7 @@ def decode(
         list[Path], typer.Argument(metavar="CAPTURE…", help="Relay records, pcap or pcapng files, or folders of them.")
     ],
     cluster: Annotated[Path, typer.Option(metavar="FILE", help="cluster.toml: where every agent listens.")],
-    experiment: Annotated[Path, typer.Option(metavar="FILE", help="The experiment, of which only public parts count.")],
+    experiment: Annotated[Path, typer.Option(metavar="FILE", help="The experiment; only its public parts are used.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for observation.npz and decode.json.")],
     json: Json = False,
 ) -> None:

@@ -54,7 +54,7 @@ class Grpc:
         groups = groups_of(shape, prepared.graph, nodes)
         if (shape.processes or 0) > len(groups):
             errors.print(
-                f"note: --processes {shape.processes} is more than there are agents: {len(groups)} are started"
+                f"note: --processes {shape.processes} is more than the number of agents: {len(groups)} are started"
             )
         tls = shape.tls or (nodes / "certs").exists()  # a run that began with TLS goes on with it
         if prepared.experiment.shares_edge_secrets and not tls:

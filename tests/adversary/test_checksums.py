@@ -63,7 +63,7 @@ def test_a_segment_with_one_wrong_bit_is_left_out(bit: int, tmp_path: Path) -> N
     assert said(captured) == [HELLO[:150] + HELLO[200:], ANSWER]
     assert "127.0.0.1:50000 → 127.0.0.1:7000: 50 bytes were not captured" in captured.gaps
     left_out = "a.pcap: 1 segments were damaged (wrong checksums) and left out" in captured.gaps
-    assert left_out or captured.notes == ["a.pcap: 1 packets were no TCP, and left out"]
+    assert left_out or captured.notes == ["a.pcap: 1 packets were not TCP and were left out"]
 
 
 def test_what_was_sent_again_takes_the_place_of_what_was_damaged(tmp_path: Path) -> None:

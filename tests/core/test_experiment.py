@@ -64,7 +64,7 @@ def test_later_overrides_win_over_earlier_ones_and_over_the_file(tmp_path: Path)
     assert (experiment.run.rounds, experiment.run.seed) == (5, 9)
 
 
-@pytest.mark.parametrize("text", ["run.rounds", "rounds=3", "=3", "run.=3"])
+@pytest.mark.parametrize("text", ["run.rounds", "round=3", "=3", "run.=3"])
 def test_malformed_overrides_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"^--set = .*: expected section\.key=value$"):
         Experiment.load(overrides=[text])

@@ -137,7 +137,7 @@ def test_a_list_is_read_again_when_it_has_changed(pem: bytes, tmp_path: Path, ca
     assert not allowed.allows(fingerprint)
     write(path, f"{fingerprint}\nwrong\n")
     assert allowed.allows(fingerprint)
-    assert "line 2 is no fingerprint and admits nobody: 'wrong'" in caplog.text
+    assert "line 2 is not a fingerprint and admits nobody: 'wrong'" in caplog.text
     write(path, f"# {fingerprint}\n")
     assert not allowed.allows(fingerprint)
     path.unlink()

@@ -11,10 +11,10 @@ import pytest
 from dpp2 import Experiment, shipped
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.algorithms import ALGORITHMS
-from dpp2.orchestrator.catalogue import SECTIONS, section_kinds
 from dpp2.orchestrator.meanings import MEANINGS
 from dpp2.problems import PROBLEMS
 from dpp2.schema import keys_of
+from dpp2.section_keys import SECTIONS, section_kinds
 from dpp2.topology import TOPOLOGIES
 from tests.answers import strict
 

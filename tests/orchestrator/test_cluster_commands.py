@@ -269,6 +269,18 @@ def test_an_unseeded_run_goes_on_under_its_id(machines: Machines, dpp2: Call, qu
 
 
 @pytest.mark.slow
+def test_a_nodes_budget_that_leaves_no_round_is_a_failure(machines: Machines, dpp2: Call, quick: None) -> None:
+    machines.lay_out()
+    machines.lay_out(more="[privacy]\nbudget = 0.001\n", only=1)
+    nodes = machines.nodes("--telemetry", "full")
+    done = dpp2(*machines.orchestration())
+    assert done.code == 1, done.err
+    assert "a node's budget leaves no round to run: the budget of agents [1, 2] admits no more" in done.err
+    for node in nodes:
+        ended(node)
+
+
+@pytest.mark.slow
 def test_a_budget_in_one_nodes_own_file(machines: Machines, dpp2: Call, quick: None) -> None:
     machines.lay_out()
     machines.lay_out(more="[privacy]\nbudget = 1\n", only=1)

@@ -25,3 +25,15 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path, dpp2: Call) -> None:
     ended = dpp2("privacy", "ledger", tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert "ledger.sqlite" in ended.err
+
+
+def test_a_long_ledger_begins_with_whoever_has_spent_most_and_says_how_to_see_all(tmp_path: Path, dpp2: Call) -> None:
+    scales = [1 + agent / 25 for agent in range(25)]  # the more noise, the less is spent: agent 0 has spent most
+    ring = ("network.topology=ring", "network.agents=25", f"noise.u_e={scales}", "run.rounds=2")
+    assert dpp2("run", "--out", tmp_path / "run", *(f"--set={one}" for one in ring)).code == 0
+    short, whole = dpp2("privacy", "ledger", tmp_path).out, dpp2("privacy", "ledger", tmp_path, "--all").out
+    listed = [line.split()[1] for line in short.splitlines() if line.startswith("│")]
+    assert listed == [str(agent) for agent in range(10)]
+    assert "15 more, down to " in short
+    assert "--all" in short
+    assert sum(line.startswith("│") for line in whole.splitlines()) == 25

@@ -38,6 +38,30 @@ class TestSentences:
         assert sentence in ended.err
         assert len(ended.err.splitlines()) == 1
 
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            ("run paper --rounds 100", "run has no option --rounds; did you mean --set run.rounds=100?"),
+            ("run --rounds=100 paper", "run has no option --rounds; did you mean --set run.rounds=100?"),
+            ("run --rounds", "run has no option --rounds; did you mean --set run.rounds=VALUE?"),
+            ("run --u-e 3", "run has no option --u-e; did you mean --set noise.u_e=3?"),
+            ("run --epsilon 1", "run has no option --epsilon; did you mean --set privacy.budget=1?"),
+            ("run --ouut x", "run has no option --ouut; did you mean --out?"),
+            ("reproduce fig1 --seed 3", "reproduce has no option --seed; did you mean --seeds?"),
+            ("run --attacker local", "run has no option --attacker; dpp2 audit has it"),
+            ("privacy check --delta 1", "privacy check has no option --delta; did you mean --set privacy.delta=1?"),
+            ("privacy ledger --rounds 3", "privacy ledger has no option --rounds; dpp2 reproduce and dpp2 privacy eps"),
+            ("run -x", "run has no option -x (--help shows what is accepted)"),
+            ("run --set rounds=100", "--set = 'rounds': expected section.key=value (did you mean run.rounds?)"),
+            ("run --set colour=red", "--set = 'colour': expected section.key=value\n"),
+        ],
+    )
+    def test_an_option_of_elsewhere_is_met_with_what_does_it(self, dpp2: Call, words: str, sentence: str) -> None:
+        ended = dpp2(*words.split())
+        assert ended.code == 2
+        assert ended.err.startswith(f"dpp2: {sentence}")
+        assert len(ended.err.splitlines()) == 1
+
     def test_a_cluster_file_with_other_tables_is_named(self, dpp2: Call, tmp_path: Path) -> None:
         (tmp_path / "paper.toml").write_text("[run]\nrounds = 3\n")
         ended = dpp2("certs", "--cluster", tmp_path / "paper.toml", "--out", tmp_path / "certs")

@@ -288,10 +288,21 @@ class TestCheck:
         ended = dpp2("privacy", "check", PAPER_FILE, "--plot", tmp_path / "curve.png")
         assert ended.code == 0
         assert ended.out.startswith("admissible: ")
+        assert "\nconvergence is not proved: 6 of the paper's 9 sufficient conditions fail" in ended.out
         assert "holds" in ended.out
         assert "4.76457e+23" in ended.out
         assert "note: experiment: no ε holds" in ended.err
         assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_what_is_the_same_for_every_number_of_rounds_is_said_once(self, dpp2: Call) -> None:
+        told = dpp2("privacy", "check", "tier-three").out
+        assert told.count("the paper accounts for its own algorithm only") == 1
+        assert "sufficient conditions" not in told  # they are about DPP²
+        bare = dpp2("privacy", "check", "counterexample").out
+        assert bare.count("u_e = 0: every z message carries a bare gradient") == 1
+
+    def test_without_a_file_it_is_the_papers_experiment(self, dpp2: Call) -> None:
+        assert dpp2("privacy", "check").out == dpp2("privacy", "check", "paper").out
 
     def test_inadmissible_is_an_answer_and_its_exit_code_says_so(self, dpp2: Call) -> None:
         words = ("privacy", "check", PAPER_FILE, "--set", "algorithm.beta=0.9")
@@ -377,7 +388,7 @@ EPSILON_ONLY = [
     ("--delta nan", "--delta = nan"),
     ("--plot nowhere/curve.png", "--plot = 'nowhere/curve.png': expected a file in a directory that exists"),
     ("--plot .", "--plot = '.': expected a file"),
-    ("--solve decay", "No such option: --solve"),
+    ("--solve decay", "privacy epsilon has no option --solve; dpp2 privacy calibrate has it"),
 ]
 CALIBRATE_ONLY = [
     ("--epsilon 5", "Missing option '--solve'"),
@@ -449,9 +460,8 @@ class TestBadInput:
         for command in (("check",), ("epsilon",), ("calibrate", "--epsilon", 5, "--solve", "scale")):
             assert sentence in refused(dpp2, *command, "bad.toml")
 
-    @pytest.mark.parametrize("command", ["check", "publish"])
-    def test_nothing_given(self, command: str, dpp2: Call) -> None:
-        assert "Missing argument" in refused(dpp2, command)
+    def test_nothing_given(self, dpp2: Call) -> None:
+        assert "Missing argument" in refused(dpp2, "publish")
 
     def test_publish_what_is_no_run(self, empty: Path, dpp2: Call) -> None:
         (empty / "file").write_text("a file")

@@ -315,4 +315,6 @@ class TestRefusals:
 def test_a_record_of_tiny_features_is_clipped_too() -> None:
     """The squares of 1e-170 are lost, and with them a norm that is the root of their sum."""
     assert row_norms(np.full((1, 2, 4), 1e-170)) == pytest.approx(np.full((1, 2), 2e-170))
+    assert row_norms(np.full((1, 2, 4), 1e200)) == pytest.approx(np.full((1, 2), 2e200))
+    assert row_norms(np.full((1, 1, 4), 1e308)).tolist() == [[np.inf]]
     assert row_norms(np.zeros((1, 1, 3))).tolist() == [[0.0]]

@@ -196,7 +196,7 @@ def test_a_path_that_is_no_folder(build: Build, folder: Path, path: str) -> None
         ({}, "problem.path = "),
         ({"path": ""}, "problem.path = '': expected the path of a Python file (.py) or of a folder"),
         ({"path": "d", "loss": "hinge"}, "problem.loss = 'hinge': expected logistic or least-squares"),
-        ({"path": "d", "lambda": -1.0}, "problem.lambda = -1.0: expected a number ≥ 0"),
+        ({"path": "d", "lambda": -1.0}, "problem.lambda = -1.0: expected a number from 0 to 1e100"),
         ({"path": "d", "function": "f"}, "problem.function = 'f': expected nothing: the folder has no use for it"),
         ({"path": "a.py", "loss": "logistic"}, "problem.loss = 'logistic': expected nothing: the Python file has"),
         ({"path": "a.py", "lambda": 0.1}, "problem.lambda = 0.1: expected nothing: the Python file has"),

@@ -28,11 +28,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dpp2_run(dpp2: Call) -> Callable[..., dict[str, Any]]:
-    """`dpp2 run --json`, which must succeed."""
+    """`dpp2 run --json`, which must succeed, or be told that no round is left in the budget."""
 
-    def run(*words: object) -> dict[str, Any]:
+    def run(*words: object, nothing_left: bool = False) -> dict[str, Any]:
         ended = dpp2("run", "--json", *words)
-        assert (ended.code, ended.err) == (0, "")
+        assert ended.code == int(nothing_left), ended.err
+        told = "dpp2: privacy.budget leaves no round to run: " if nothing_left else ""
+        assert (ended.err.startswith(told), len(ended.err.splitlines())) == (True, int(nothing_left))
         found = json.loads(ended.out)
         assert isinstance(found, dict)
         return found

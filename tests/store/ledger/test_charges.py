@@ -108,6 +108,19 @@ class TestBudget:
         assert said.code == 0
         assert f"stopped by privacy.budget after 5 rounds: {kept['stopped']}" in said.err
 
+    def test_that_leaves_no_round_is_a_failure_in_one_sentence(self, tmp_path: Path, dpp2: Call) -> None:
+        """And so is going on with such a run, until the budget is larger."""
+        run, exceeding = tmp_path / "run", f"round 0 would bring the total to ε = {worst(1):.6g}, over the budget of"
+        told = dpp2("run", "--out", run, *sets(privacy__budget=worst(1) / 2))
+        again = dpp2("run", "--resume", run)
+        for ended in (told, again):
+            assert (ended.code, ended.out) == (1, "")
+            assert ended.err.startswith(f"dpp2: privacy.budget leaves no round to run: {exceeding}")
+            assert len(ended.err.splitlines()) == 1
+        assert dpp2("run", "--resume", run, "--set", f"privacy.budget={worst(1) * 1.01}").code == 0
+        spent_up = dpp2("run", "--resume", run)
+        assert (spent_up.code, "no round to run: round 1 would" in spent_up.err) == (1, True)
+
     @pytest.mark.parametrize("budget", ["exact", 1e9, None])
     def test_a_budget_that_suffices_is_not_mentioned(
         self, budget: object, tmp_path: Path, dpp2_run: Run, dpp2: Call
@@ -118,7 +131,7 @@ class TestBudget:
         assert "stopped" not in dpp2("run", "--out", tmp_path / "again", *chosen).err
 
     def test_not_even_one_round(self, tmp_path: Path, dpp2_run: Run) -> None:
-        printed = dpp2_run("--out", tmp_path / "run", *sets(privacy__budget=1e-9))
+        printed = dpp2_run("--out", tmp_path / "run", *sets(privacy__budget=1e-9), nothing_left=True)
         assert (printed["rounds"], printed["privacy"]["epsilon"]) == (0, 0.0)
         assert "round 0 would bring the total to" in printed["privacy"]["stopped"]
         assert rows(tmp_path) == []
@@ -137,7 +150,7 @@ class TestBudget:
         chosen = {"run__seed": "os", "privacy__budget": budget}
         first = dpp2_run("--out", tmp_path / "first", *sets(**chosen, run__rounds=6))
         second = dpp2_run("--out", tmp_path / "second", *sets(**chosen, run__rounds=20))
-        third = dpp2_run("--out", tmp_path / "third", *sets(**chosen, run__rounds=20))
+        third = dpp2_run("--out", tmp_path / "third", *sets(**chosen, run__rounds=20), nothing_left=True)
         assert first["rounds"] == 6
         assert 0 < second["rounds"] < 10
         assert worst(6) + worst(second["rounds"]) <= budget < worst(6) + worst(second["rounds"] + 1)
@@ -150,7 +163,7 @@ class TestBudget:
         assert dpp2_run("--out", tmp_path / "run", *chosen)["rounds"] == ROUNDS
         longer = dpp2_run("--resume", tmp_path / "run", "--set", "run.rounds=50")
         assert (longer["rounds"], longer["privacy"]["epsilon"]) == (11, worst(11))
-        again = dpp2_run("--resume", tmp_path / "run")
+        again = dpp2_run("--resume", tmp_path / "run", nothing_left=True)
         assert (again["rounds"], bool(again["privacy"]["stopped"])) == (11, True)
         assert rounds_charged(tmp_path) == [11] * 3
 
@@ -178,7 +191,7 @@ class TestBudget:
 
     def test_a_run_without_noise_leaves_nothing_to_spend(self, tmp_path: Path, dpp2_run: Run) -> None:
         dpp2_run("--out", tmp_path / "bare", *sets(run__seed="os", noise__u_e=0))
-        after = dpp2_run("--out", tmp_path / "run", *sets(run__seed="os", privacy__budget=1e9))
+        after = dpp2_run("--out", tmp_path / "run", *sets(run__seed="os", privacy__budget=1e9), nothing_left=True)
         assert after["rounds"] == 0
         assert "earlier runs on the same data have spent ∞" in after["privacy"]["stopped"]
 
@@ -229,7 +242,7 @@ class TestDataFromFiles:
         second = csv_folder(tmp_path / "second", *(CONTENTS[agent] for agent in order))
         chosen = {"run__seed": "os", "privacy__budget": self.budget(first)}
         assert dpp2_run("--out", tmp_path / "runs/1", *own(first, **chosen))["rounds"] == 6
-        after = dpp2_run("--out", tmp_path / "runs/2", *own(second, **chosen))
+        after = dpp2_run("--out", tmp_path / "runs/2", *own(second, **chosen), nothing_left=True)
         assert after["rounds"] == 0
         assert "earlier runs on the same data have spent" in after["privacy"]["stopped"]
 
@@ -266,6 +279,6 @@ class TestDataFromFiles:
         assert rounds_charged(tmp_path / "runs") == [ROUNDS] * 3
         dpp2_run("--resume", tmp_path / "runs/1", "--set", "run.rounds=9")
         declared = own(tmp_path / "own.py", run__seed="os", privacy__smoothness=3.0, privacy__budget=1e9)
-        after = dpp2_run("--out", tmp_path / "runs/2", *declared)
+        after = dpp2_run("--out", tmp_path / "runs/2", *declared, nothing_left=True)
         assert after["rounds"] == 0
         assert after["privacy"]["stopped"].startswith("no budget can be kept: in run ")

@@ -38,8 +38,10 @@ def overheard(
     view = Attacker().view(observation, public_knowledge(experiment, observation), truth)
     tried = [attempt(attack, view, truth) for attack in attacks if not attack.excludes]
     findings = [one for one in tried if isinstance(one, Finding)]
-    broken, verdict = one_line(experiment, findings, scored=truth is not None)
     first, rounds = observation.first, observation.shape[0]
+    broken, verdict = one_line(experiment, findings, scored=truth is not None, first=first)
+    if first and broken is False:  # of rounds that nobody has attacked nothing can be said
+        broken, verdict = None, f"{verdict} That holds from round {first} on: earlier ones were not attacked."
     return OverheardDocument(
         source=heard.source,
         ciphertext=(),
@@ -103,7 +105,7 @@ def _guess(finding: Finding, attacks: int) -> GuessDocument | None:
 
 def _true(truth: Truth, observation: Observation, attacks: int) -> GuessDocument | None:
     """In the last round that was heard, if it is on record already."""
-    k = observation.first + observation.shape[0] - 1
+    k = observation.first + observation.shape[0] - 1 - truth.first
     if k >= len(truth.x):
         return None
     return GuessDocument(_last(truth.x[k : k + 1], attacks), _last(truth.grad[k : k + 1], attacks))

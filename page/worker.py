@@ -70,7 +70,7 @@ def _call(work: str, given: tuple[object, ...]) -> tuple[Any, float]:
 
 def _begin(nice: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server decides when it is over
-    os.nice(nice)
+    os.nice(max(nice - os.nice(0), 0))  # a server that is nice itself has a worker no nicer: at 19 it would starve
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

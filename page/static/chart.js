@@ -8,7 +8,8 @@ const BOTTOM = 36;
 const NARROW = 480; // pixels, below which the names of lines stand under the chart and not beside it
 const NARROW_HEIGHT = 220;
 
-export function chart(target, { series, log, alt, below, limit, empty, logged }) {
+// `from`: the round with which the axis begins.
+export function chart(target, { series, log, alt, below, limit, empty, logged, from = 0 }) {
   const width = Math.max(target.clientWidth, 240);
   const narrow = width < NARROW;
   target.classList.toggle("narrow", narrow);
@@ -21,7 +22,7 @@ export function chart(target, { series, log, alt, below, limit, empty, logged })
     target.replaceChildren(svg);
     return;
   }
-  const scale = scales(shown, { log, limit, width, height, left, right });
+  const scale = scales(shown, { log, limit, width, height, left, right, from });
   svg.append(...axes(scale, { log, below, logged }));
   const ends = [];
   shown.forEach((one, index) => {
@@ -52,8 +53,8 @@ function visible(value, log) {
 const FLOOR = 1e-17;
 const lifted = (value, log) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
 
-function scales(series, { log, limit, width, height, left, right }) {
-  let [low, high, last] = [Infinity, -Infinity, 1];
+function scales(series, { log, limit, width, height, left, right, from }) {
+  let [low, high, last] = [Infinity, -Infinity, from + 1];
   for (const one of series) {
     for (const [k, value] of one.points) {
       last = Math.max(last, k);
@@ -68,9 +69,9 @@ function scales(series, { log, limit, width, height, left, right }) {
   }
   if (log) [low, high] = [Math.floor(low), Math.ceil(high)];
   if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
-  const x = (k) => left + (k / last) * (width - left - right);
+  const x = (k) => left + ((k - from) / (last - from)) * (width - left - right);
   const y = (value) => TOP + ((high - lifted(value, log)) / (high - low)) * (height - TOP - BOTTOM);
-  return { x, y, low, high, last, height, left, end: width - right };
+  return { x, y, low, high, from, last, height, left, end: width - right };
 }
 
 function axes(scale, { log, below, logged }) {
@@ -85,8 +86,8 @@ function axes(scale, { log, below, logged }) {
   }
   const bottom = scale.height - BOTTOM;
   made.push(drawn("path", { class: "axis", d: `M${scale.left} ${bottom}H${scale.end}` }));
-  const stepX = niceStep(scale.last, false);
-  for (let k = 0; k <= scale.last + 1e-9; k += stepX) {
+  const stepX = niceStep(scale.last - scale.from, false);
+  for (let k = Math.ceil(scale.from / stepX) * stepX; k <= scale.last + 1e-9; k += stepX) {
     made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
   }
   made.push(drawn("text", { x: (scale.left + scale.end) / 2, y: bottom + 33, "text-anchor": "middle" }, below));

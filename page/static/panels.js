@@ -34,11 +34,13 @@ export function lead(state) {
 const standing = (overheard) =>
   overheard?.broken === true ? " · overheard" : overheard?.broken === false ? (overheard.ciphertext.length ? " · ciphertext" : " · not recovered") : "";
 
-function headline({ progress, overheard }) {
+function headline({ progress, overheard, network }) {
   if (progress?.status === "diverged") return `The run has diverged. ${overheard?.verdict ?? ""}`.trim();
   if (overheard?.verdict) return overheard.verdict;
   if (!progress || progress.status === "waiting") return "Waiting for the run to begin.";
-  return ACTIVE.includes(progress.status) ? "The run is under way; nobody listens." : "The run is over; nobody has listened.";
+  const over = !ACTIVE.includes(progress.status);
+  if (network?.groups.length && !network.tap) return over ? "The run is over; nobody has listened." : "The run is under way; nobody listens.";
+  return over ? "The run is over." : "The run is under way; the eavesdropper has just begun.";
 }
 
 function figures(state) {
@@ -169,7 +171,7 @@ function errors(found, quantity) {
   const best = closest(found, quantity)?.name;
   const series = found.attacks.map((attack) => ({ name: attack.name, main: attack.name === best, points: attack[quantity] }));
   const empty = found.unscored ? "No telemetry: nobody here can score the attacks." : "No attack that applies claims anything about this.";
-  chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty });
+  chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty, from: found.first });
 }
 
 // The least error over the whole run, in the mean of its logarithm: rounds without a claim count as knowing nothing.

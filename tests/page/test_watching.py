@@ -114,7 +114,6 @@ def start(*words: object) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.xfail(run=False, reason="a page that waits for an embedded run shows no attacks before its end")
 def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
     """The page comes before the run and stays; the run neither waits for it nor notices that it is killed."""
     run = tmp_path / "long"
@@ -143,6 +142,23 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
             process.wait(20)
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     assert lines[-1]["how"] == "interrupted"
+
+
+def test_a_run_that_takes_the_place_of_another_is_shown_alone(tmp_path: Path) -> None:
+    """The same experiment once more, which has the same name, and then another one."""
+    run, rounds = tmp_path / "run", ("--set", "run.rounds=60")
+    assert start(*SMALL, *rounds, "--out", run).wait(300) == 0
+    with serving("watch", run) as (url, _), Stream(url) as stream:
+        stream.until(complete)
+        for agents in (8, 6):
+            another = ("--set", f"network.agents={agents}", "--force", "--out", run)
+            assert start(*SMALL, *rounds, *another).wait(300) == 0
+            while (told := stream.next())[0] != "state":
+                pass
+            assert [told[1][part] for part in ("network", "overheard", "account")] == [None] * 3
+            state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "finished")
+            assert state["network"]["agents"] == agents
+            assert len(state["overheard"]["truth"]["x"]) == agents
 
 
 def test_a_run_opens_a_page_of_its_own_which_holds_nothing_of_it(tmp_path: Path) -> None:
@@ -176,7 +192,6 @@ def resident(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-@pytest.mark.xfail(run=False, reason="a page that waits for an embedded run shows no attacks before its end")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_of_the_server_is_flat_over_ten_thousand_rounds(tmp_path: Path) -> None:
     run = tmp_path / "long"

@@ -17,7 +17,7 @@ from dpp2.store.events import EventReader
 _LOOK_SECONDS = 0.2
 _AGAIN_SECONDS, _LONGEST_PAUSE = 1.0, 60.0  # after something could not be read
 _NODES_SECONDS = 3.0  # between two looks at what nodes have noted
-_LEAST_PAUSE, _SHARE = 1.0, 15.0  # between two passes of the attacks: so many times as much as one computes
+_LEAST_PAUSE, _SHARE = 1.0, 19.0  # between two passes of the attacks: so many times as much as one computes
 _PARTS = ("network", "progress", "overheard", "account")
 
 
@@ -92,6 +92,9 @@ class Watching:
     async def _describe(self) -> None:
         """The network and the account: once, and again when the run is another one or its noise is not covered."""
         told: object = None
+        while not self._wanted:
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._worker.prepare("dpp2.page.tasks")  # whoever waits for a run to begin does not wait for this as well
         while True:
             uncovered = self._uncovered() if self._wanted else None
             now = (self._before, self._run_id, uncovered, self.state.over)

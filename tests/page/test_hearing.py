@@ -47,7 +47,7 @@ def test_checkpoints_of_an_embedded_run(under_way: tuple[Place, Experiment, Simu
     assert np.array_equal(true.x, result.truth["x"])
     document = overheard(experiment, found, true)
     assert (document.first, document.last) == (0, 19)
-    assert document.truth is not None
+    assert document.truths["19"].x
 
 
 def test_what_comes_before_a_part_that_is_missing_is_not_known(
@@ -83,7 +83,7 @@ def test_of_a_long_run_its_end_alone_is_read_and_scored_as_the_whole_is(
     assert true is not None
     document = overheard(experiment, found, true)
     assert (document.first, document.last) == (10, 19)
-    assert document.truth is not None
+    assert document.truths["19"].x
     curve = next(attack for attack in document.attacks if attack.name == "three-round").x
     assert [k for k, _ in curve] == list(range(10, 20))
     assert all(error is not None for _, error in curve)

@@ -45,7 +45,7 @@ def test_a_run_that_is_over(finished: Path) -> None:
         assert state["network"]["name"] == "<b>small"  # as it is: the page writes text, not markup
         assert len(state["network"]["places"]) == 8
         assert state["overheard"]["broken"] is True
-        assert state["overheard"]["truth"]["x"][0]
+        assert state["overheard"]["truths"]["59"]["x"][0]
         assert [note for note in state["account"]["outside"] if "run.seed is public" in note]
         assert get(url, "/", Host="evil.example")[0] == 421
         with Stream(url) as again:
@@ -102,7 +102,7 @@ def test_without_telemetry_neither_x_nor_a_gap(tmp_path: Path, dpp2: Call) -> No
             with Stream(url) as stream:
                 state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "finished")
             assert state["progress"]["points"] == []
-            assert state["overheard"]["truth"] is None
+            assert state["overheard"]["truths"] == {}
             assert state["overheard"]["broken"] is None
             assert all(not attack["x"] and attack["x_now"] is None for attack in state["overheard"]["attacks"])
 
@@ -158,7 +158,7 @@ def test_a_run_that_takes_the_place_of_another_is_shown_alone(tmp_path: Path) ->
             assert [told[1][part] for part in ("network", "overheard", "account")] == [None] * 3
             state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "finished")
             assert state["network"]["agents"] == agents
-            assert len(state["overheard"]["truth"]["x"]) == agents
+            assert len(state["overheard"]["truths"]["59"]["x"]) == agents
 
 
 def test_a_run_opens_a_page_of_its_own_which_holds_nothing_of_it(tmp_path: Path) -> None:

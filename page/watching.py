@@ -90,20 +90,25 @@ class Watching:
         self._status = progress.status
 
     async def _describe(self) -> None:
-        """The network and the account: once, and again when the run is another one or its noise is not covered."""
+        """The network and the account: once, and again for another run, for more rounds, and if noise is uncovered."""
         told: object = None
         while not self._wanted:
             await asyncio.sleep(_LOOK_SECONDS)
         self._worker.prepare("dpp2.page.tasks")  # whoever waits for a run to begin does not wait for this as well
         while True:
             uncovered = self._uncovered() if self._wanted else None
-            now = (self._before, self._run_id, uncovered, self.state.over)
+            now = (self._before, self._run_id, self._rounds(), uncovered, self.state.over)
             if now != told and self._wanted and (self._place.run / "experiment.toml").is_file():
-                rounds = max(self.state.round, self._rounds())
                 drawn = await self._tell("network", self.name, self.state.began)
                 self._described.set()
-                told = now if await self._tell("account", rounds, uncovered) and drawn else None
+                told = now if await self._count(uncovered) and drawn else None
             await asyncio.sleep(_LOOK_SECONDS if told == now else _AGAIN_SECONDS)
+
+    async def _count(self, uncovered: int | None) -> bool:
+        """The account, once it is known how many rounds the run may have."""
+        if self.state.began is None:
+            return True
+        return await self._tell("account", max(self.state.round, self._rounds()), uncovered)
 
     def _uncovered(self) -> int | None:
         """As the run says, or as its nodes have noted, at which it looks now and then."""

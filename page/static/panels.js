@@ -76,6 +76,7 @@ export function spentAfter(account, agent, k) {
 
 function worst(account, k) {
   if (k <= 0) return "0";
+  if (k > account.rounds.at(-1)) return "…"; // it is being computed: the run has got more rounds
   const spent = account.agents.map((_, agent) => spentAfter(account, agent, k));
   return spent.some((one) => one === null) ? "∞" : fromLog10(Math.max(...spent));
 }
@@ -234,7 +235,7 @@ export function coordinates(state, quantity) {
   const symbol = quantity === "x" ? "x" : "∇f";
   const values = [...guess[agent], ...(truth ?? [])].filter((value) => value !== null);
   const spread = truth ? [Math.min(...truth), Math.max(...truth)] : [Math.min(...values), Math.max(...values)];
-  const head = [{ name: "coordinate" }, ...(truth ? [{ name: symbol, number: true }] : []), { name: `${symbol}̂, recovered`, number: true }, ...(truth ? [{ name: "off by", number: true }] : []), { name: truth ? "○ true   × recovered" : "× recovered" }];
+  const head = [{ name: "no." }, ...(truth ? [{ name: symbol, number: true }] : []), { name: `${symbol}̂, recovered`, number: true }, ...(truth ? [{ name: "off by", number: true }] : []), { name: truth ? "○ true   × recovered" : "× recovered" }];
   const rows = guess[agent].map((value, index) => [
     index,
     ...(truth ? [number(truth[index])] : []),
@@ -242,7 +243,7 @@ export function coordinates(state, quantity) {
     ...(truth ? [off(value, truth[index])] : []),
     rail(value, truth?.[index], spread),
   ]);
-  table(byId("coordinates"), `Agent ${agent} in round ${claimed.round}, the last one of which it claims something${truth ? "" : found.unscored ? "; the truth is not for this page" : "; the truth is not on record yet"}`, head, rows);
+  table(byId("coordinates"), `Agent ${agent} in round ${claimed.round}${claimed.round < found.last ? ", the last one of which it claims something" : ""}${truth ? "" : found.unscored ? "; the truth is not for this page" : "; the truth is not on record yet"}`, head, rows);
 }
 
 // Six digits arrive here: what is the same in all of them differs by less than that.

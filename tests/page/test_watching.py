@@ -124,6 +124,7 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
             state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "running")
             assert state["overheard"]["source"].startswith("checkpoints of the run")
             assert state["overheard"]["attacks"]
+            assert state["account"]["rounds"][-1] == 400000
             process.send_signal(signal.SIGKILL)
             process.wait(20)
             process = start("--resume", run)
@@ -159,6 +160,15 @@ def test_a_run_that_takes_the_place_of_another_is_shown_alone(tmp_path: Path) ->
             state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "finished")
             assert state["network"]["agents"] == agents
             assert len(state["overheard"]["truths"]["59"]["x"]) == agents
+
+
+def test_a_run_that_goes_on_for_longer_has_an_account_of_all_its_rounds(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert start(*SMALL, "--set", "run.rounds=20", "--out", run).wait(300) == 0
+    with serving("watch", run) as (url, _), Stream(url) as stream:
+        assert stream.until(complete)["account"]["rounds"][-1] == 20
+        assert start("--resume", run, "--set", "run.rounds=50").wait(300) == 0
+        stream.until(lambda one: one.get("account", {}).get("rounds", [0])[-1] == 50)
 
 
 def test_a_run_opens_a_page_of_its_own_which_holds_nothing_of_it(tmp_path: Path) -> None:

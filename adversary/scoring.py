@@ -27,7 +27,10 @@ _STEP = 1e-5  # of the central differences that give true Hessians: the best for
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What the agents kept to themselves: x, grad and the noises (K, N, d), η (K,), and their objectives."""
+    """What the agents kept to themselves: x, grad and the noises (K, N, d), η (K,), and their objectives.
+
+    Rounds are first … first + K − 1 of the run: whoever follows a long run holds its end alone.
+    """
 
     x: Array
     grad: Array
@@ -35,12 +38,13 @@ class Truth:
     w: Array | None = None
     e: Array | None = None
     experiment: Experiment | None = None
+    first: int = 0
 
     @classmethod
-    def of(cls, arrays: Mapping[str, Array], experiment: Experiment | None = None) -> Self:
+    def of(cls, arrays: Mapping[str, Array], experiment: Experiment | None = None, first: int = 0) -> Self:
         """From the arrays of a run: `result.truth`."""
         eta, w, e = (arrays.get(key) for key in ("eta", "w", "e"))
-        return cls(arrays["x"], arrays["grad"], eta, w, e, experiment)
+        return cls(arrays["x"], arrays["grad"], eta, w, e, experiment, first)
 
     @classmethod
     def load(cls, run: Path | str) -> Self:
@@ -105,23 +109,25 @@ class Score:
 
 def score(estimate: Estimate, truth: Truth, agents: Sequence[int], first: int = 0) -> Score:
     """Compare an estimate of rounds first … with the truth, on the agents that the attacker saw."""
-    seen = tuple(agents)
+    seen, x, grad = tuple(agents), truth.x[first - truth.first :], truth.grad[first - truth.first :]
+    eta = None if truth.eta is None else truth.eta[first - truth.first :]
     return Score(
         estimate.name,
         seen,
-        _vector_errors(estimate.x, truth.x, seen, first),
-        _vector_errors(estimate.grad, truth.grad, seen, first),
-        _scalar_errors(estimate.eta, truth.eta, first),
+        _vector_errors(estimate.x, x, seen, first),
+        _vector_errors(estimate.grad, grad, seen, first),
+        _scalar_errors(estimate.eta, eta, first),
         _data_errors(estimate, truth, seen),
         _parameter_errors(estimate, truth),
     )
 
 
 def _vector_errors(claimed: Array | None, true: Array, seen: Sequence[int], first: int) -> Errors | None:
+    """Both begin with round `first`."""
     if claimed is None or not seen:
         return None
     rows = list(seen)
-    true = true[first : first + len(claimed), rows]
+    true = true[: len(claimed), rows]
     claimed = claimed[: len(true), rows]
     unclaimed = np.asarray(np.isnan(claimed).any(axis=2))
     with np.errstate(over="ignore", invalid="ignore"):  # runs that diverged
@@ -136,7 +142,7 @@ def _scalar_errors(claimed: Array | None, true: Array | None, first: int) -> Err
     """|η̂ − η| as it is: η lies between 0 and 1."""
     if claimed is None or true is None:
         return None
-    true = true[first : first + len(claimed)]
+    true = true[: len(claimed)]
     return _errors(np.abs(claimed[: len(true)] - true), None, first)
 
 

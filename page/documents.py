@@ -89,8 +89,9 @@ class SkippedDocument:
 
 @dataclass(frozen=True)
 class GuessDocument:
-    """x̂ and ∇̂f of all agents in the last round that was heard, by one attack; the truth has the name of none."""
+    """x̂ and ∇̂f of all agents in one round: by an attack, in the last round of which it claims them; or true ones."""
 
+    round: int
     x: Sequence[Numbers]
     gradient: Sequence[Numbers]
 
@@ -107,7 +108,7 @@ class OverheardDocument:
     attacks: Sequence[AttackDocument]
     skipped: Sequence[SkippedDocument]
     unscored: str | None
-    truth: GuessDocument | None
+    truths: Mapping[str, GuessDocument]  # by round: those of the guesses, as far as they are on record
     guesses: Mapping[str, GuessDocument]
     verdict: str
     broken: bool | None  # None: it cannot be told

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-_NICE = 10  # the run comes first
+_NICE = 5  # the run comes first
 _UNASKED_SECONDS = 30.0  # after which it ends, once the run has gone
 _LOOK_SECONDS = 1.0
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,18 +28,29 @@ from dpp2.arrays import Array
 from dpp2.node.cluster import Cluster
 from dpp2.orchestrator.merge import FolderRecords
 from dpp2.page.place import NODES, Place
-from dpp2.store.files import read_npz
 from dpp2.weights import weight_matrix
 
-MOST_NUMBERS = 4_000_000  # of one phase: of longer records the end is taken
+_FEWEST_ROUNDS = 20  # however large a network is, attacks that look at some rounds in a row have these
 
 
-def heard(place: Place, experiment: Experiment, until: int | None = None) -> Interception | None:
-    """All that an eavesdropper has, up to a round; None where there is nothing yet."""
-    found = _finished(place.run) or _tapped(place, experiment) or _checkpointed(place.run, experiment)
+@dataclass(frozen=True)
+class Much:
+    """How many numbers of one phase attacks are given: all of a record up to `whole`, of a longer one its `end`."""
+
+    whole: int
+    end: int
+
+
+LIVE = Much(1_000_000, 300_000)  # a pass takes some tenths of a second, however long a run goes on
+OVER = Much(4_000_000, 4_000_000)
+
+
+def heard(place: Place, experiment: Experiment, until: int | None = None, much: Much = OVER) -> Interception | None:
+    """What an eavesdropper has, up to a round; None where there is nothing yet."""
+    found = _checkpointed(place.run, experiment, much.whole) or _finished(place.run) or _tapped(place, experiment)
     if found is None or found.observation is None:
         return found
-    return replace(found, observation=_cut(found.observation, until))
+    return replace(found, observation=_cut(found.observation, until, much))
 
 
 def _finished(run: Path) -> Interception | None:
@@ -67,20 +79,24 @@ def _complete(observation: Observation) -> Observation | None:
     return _part(observation, 0, int(missing[0]) if len(missing) else observation.shape[0])
 
 
-def _checkpointed(run: Path, experiment: Experiment) -> Interception | None:
-    parts = _parts(run, experiment.algorithm.phases)
+def _checkpointed(run: Path, experiment: Experiment, most: int) -> Interception | None:
+    """They are there while the run goes on, and hold more than what an earlier end of it has left."""
+    first, parts = _parts(run, experiment.algorithm.phases, most=most)
     if not parts:
         return None
     network = experiment.network.resolve()
     P = weight_matrix(network.graph(), network.weights).toarray()
-    return Interception(Observation.of({**parts, "P": P}), "checkpoints of the run, which keep what it sends")
+    observation = Observation.of({**parts, "P": P, "first": first})
+    return Interception(observation, "checkpoints of the run, which keep what it sends")
 
 
-def _cut(observation: Observation, until: int | None) -> Observation | None:
+def _cut(observation: Observation, until: int | None, much: Much) -> Observation | None:
     """Rounds up to `until`, and of a long record the end."""
     rounds, agents, dimension = observation.shape
     last = rounds if until is None else min(max(until - observation.first, 0), rounds)
-    return _part(observation, max(last - MOST_NUMBERS // (agents * dimension), 0), last)
+    whole = not observation.first and last * agents * dimension <= much.whole
+    kept = last if whole else max(much.end // (agents * dimension), _FEWEST_ROUNDS)
+    return _part(observation, max(last - kept, 0), last)
 
 
 def _part(observation: Observation, first: int, last: int) -> Observation | None:
@@ -90,31 +106,57 @@ def _part(observation: Observation, first: int, last: int) -> Observation | None
     return replace(observation, phases=phases, first=observation.first + first)
 
 
-def truth(place: Place, experiment: Experiment) -> Truth | None:
-    """What the agents have kept to themselves, if they wrote it down; for the scorer alone."""
+def truth(place: Place, experiment: Experiment, since: int = 0) -> Truth | None:
+    """What the agents have kept to themselves from round `since` on, if they wrote it down; for the scorer alone."""
     if experiment.run.telemetry != "full":
         return None
-    if (place.run / "truth.npz").is_file():
-        return Truth.load(place.run)
     section = experiment.algorithm
     names = ("x", "grad", *section.noises, *section.scalars)
-    found = _parts(place.run, names) or _recorded(place.run, names, len(section.scalars), experiment.network.agents)
+    first, found = _parts(place.run, names, since=since)
+    if found and first <= since:
+        return Truth.of(found, experiment, first)
+    if (place.run / "truth.npz").is_file():
+        return Truth.load(place.run)
+    found = _recorded(place.run, names, len(section.scalars), experiment.network.agents)
     return Truth.of(found, experiment) if found else None
 
 
-def _parts(run: Path, names: tuple[str, ...]) -> dict[str, Array]:
-    """From the checkpoints of an embedded run: parts follow each other, and a resumed run may write some again."""
-    read: dict[str, list[Array]] = {name: [] for name in names}
-    done = 0
-    for path in sorted((run / "checkpoint").glob("records-*.npz")):
-        with suppress(OSError, ValueError, KeyError, EOFError):
-            first, part = int(path.name.split("-")[1]), read_npz(path)
-            if first != done:
-                break
-            for name in names:
-                read[name].append(part[name])
-            done += len(part[names[0]])
-    return {name: np.concatenate(arrays) for name, arrays in read.items()} if done else {}
+def _parts(
+    run: Path, names: tuple[str, ...], *, since: int = 0, most: int | None = None
+) -> tuple[int, dict[str, Array]]:
+    """The end of what the checkpoints of an embedded run hold, and the round with which it begins.
+
+    It goes back to the round `since`, or until there are `most` numbers of one kind, or to a hole: a long run has
+    many parts, and reading all of them takes longer the longer it goes on. A resumed run may write some rounds again,
+    and they are the same.
+    """
+    read: list[dict[str, Array]] = []
+    first, numbers = 0, 0
+    for begins, ends, path in _newest_first(run):
+        if read and (ends < first or first <= since or (most is not None and numbers >= most)):
+            break
+        if not read or begins < first:
+            with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):
+                part = _arrays(path, names, None if not read else first - begins)
+                read.append(part)
+                first, numbers = begins, numbers + part[names[0]].size
+    if not read:
+        return 0, {}
+    return first, {name: np.concatenate([part[name] for part in reversed(read)]) for name in names}
+
+
+def _newest_first(run: Path) -> list[tuple[int, int, Path]]:
+    """Parts with the rounds that their names tell: records-FIRST-END.npz."""
+    named = [(path.stem.split("-"), path) for path in (run / "checkpoint").glob("records-*-*.npz")]
+    told = [(words[1], words[2], path) for words, path in named if len(words) == 3]
+    return sorted(
+        ((int(begins), int(ends), path) for begins, ends, path in told if (begins + ends).isdecimal()), reverse=True
+    )
+
+
+def _arrays(path: Path, names: tuple[str, ...], rounds: int | None) -> dict[str, Array]:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name][:rounds] for name in names}
 
 
 def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> dict[str, Array]:

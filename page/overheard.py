@@ -16,7 +16,6 @@ from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS, Attack
 from dpp2.adversary.audit import Interception, public_knowledge
 from dpp2.adversary.findings import Finding, Skipped, attempt
-from dpp2.adversary.observation import Observation
 from dpp2.adversary.report.one_line import one_line
 from dpp2.adversary.scoring import Errors, Truth
 from dpp2.arrays import Array
@@ -38,8 +37,11 @@ def overheard(
     view = Attacker().view(observation, public_knowledge(experiment, observation), truth)
     tried = [attempt(attack, view, truth) for attack in attacks if not attack.excludes]
     findings = [one for one in tried if isinstance(one, Finding)]
-    broken, verdict = one_line(experiment, findings, scored=truth is not None)
     first, rounds = observation.first, observation.shape[0]
+    broken, verdict = one_line(experiment, findings, scored=truth is not None, first=first)
+    if first and broken is False:  # of rounds that nobody has attacked nothing can be said
+        broken, verdict = None, f"{verdict} That holds from round {first} on: earlier ones were not attacked."
+    guesses = {one.name: guess for one in findings if (guess := _guess(one, first, len(findings)))}
     return OverheardDocument(
         source=heard.source,
         ciphertext=(),
@@ -49,8 +51,8 @@ def overheard(
         attacks=[_attack(one, first) for one in findings],
         skipped=[SkippedDocument(one.name, one.reason) for one in tried if isinstance(one, Skipped)],
         unscored=None if truth else _NO_TRUTH,
-        truth=_true(truth, observation, len(findings)) if truth else None,
-        guesses={one.name: guess for one in findings if (guess := _guess(one, len(findings)))},
+        truths=_true(truth, guesses, len(findings)) if truth else {},
+        guesses=guesses,
         verdict=verdict,
         broken=broken,
         report=_report(experiment, truth),
@@ -67,7 +69,7 @@ def _report(experiment: Experiment, truth: Truth | None) -> Mapping[str, float]:
 
 def _ciphertext(heard: Interception) -> OverheardDocument:
     said = "The eavesdropper hears ciphertext: no attack has anything to work on."
-    return OverheardDocument(heard.source, heard.leaks, 0, 0, 0, (), (), None, None, {}, said, False)
+    return OverheardDocument(heard.source, heard.leaks, 0, 0, 0, (), (), None, {}, {}, said, False)
 
 
 def _attack(finding: Finding, first: int) -> AttackDocument:
@@ -83,35 +85,43 @@ def _attack(finding: Finding, first: int) -> AttackDocument:
 
 
 def _curve(errors: Errors | None, first: int) -> list[Point]:
-    """Some of the rounds, the last one among them."""
+    """Some of the rounds, the last one among them; of an attack that is silent in most rounds, those of its claims."""
     if errors is None:
         return []
-    chosen = _some(len(errors.rounds))
-    return [(first + int(k), float(errors.rounds[k])) for k in chosen]
+    claimed = np.flatnonzero(~np.isnan(errors.rounds))
+    rounds = claimed if len(claimed) < len(errors.rounds) / 2 else np.arange(len(errors.rounds))
+    return [(first + int(k), float(errors.rounds[k])) for k in rounds[_some(len(rounds))]]
 
 
 def _some(count: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, count - 1, min(count, _POINTS)).round().astype(np.intp))
 
 
-def _guess(finding: Finding, attacks: int) -> GuessDocument | None:
-    x, grad = finding.estimate.x, finding.estimate.grad
-    if x is None and grad is None:
+def _guess(finding: Finding, first: int, attacks: int) -> GuessDocument | None:
+    """In the last round of which it claims all that it ever claims; an attack may be silent in most of them."""
+    claims = [rows for rows in (finding.estimate.x, finding.estimate.grad) if rows is not None]
+    spoken = [rounds for rows in claims if (rounds := ~np.isnan(rows).all(axis=(1, 2))).any()]
+    together = np.all(spoken, axis=0).nonzero()[0].tolist() if spoken else []
+    if not together:
         return None
-    return GuessDocument(_last(x, attacks), _last(grad, attacks))
+    k = together[-1]
+    return _in_round(first + k, k, finding.estimate.x, finding.estimate.grad, attacks)
 
 
-def _true(truth: Truth, observation: Observation, attacks: int) -> GuessDocument | None:
-    """In the last round that was heard, if it is on record already."""
-    k = observation.first + observation.shape[0] - 1
-    if k >= len(truth.x):
-        return None
-    return GuessDocument(_last(truth.x[k : k + 1], attacks), _last(truth.grad[k : k + 1], attacks))
+def _true(truth: Truth, guesses: Mapping[str, GuessDocument], attacks: int) -> dict[str, GuessDocument]:
+    """In the rounds of the guesses, as far as they are on record already."""
+    rounds = sorted({guess.round for guess in guesses.values()})
+    known = [k for k in rounds if truth.first <= k < truth.first + len(truth.x)]
+    return {str(k): _in_round(k, k - truth.first, truth.x, truth.grad, attacks) for k in known}
 
 
-def _last(rows: Array | None, attacks: int) -> list[list[float]]:
+def _in_round(k: int, row: int, x: Array | None, grad: Array | None, attacks: int) -> GuessDocument:
+    return GuessDocument(k, _rows(x, row, attacks), _rows(grad, row, attacks))
+
+
+def _rows(values: Array | None, row: int, attacks: int) -> list[list[float]]:
     """Of as many agents as fit."""
-    if rows is None or not len(rows):
+    if values is None or row >= len(values):
         return []
-    agents = max(_MOST_GUESSED // (2 * (attacks + 1) * rows.shape[2]), 1)
-    return [[float(value) for value in row] for row in rows[-1, :agents]]
+    agents = max(_MOST_GUESSED // (2 * (attacks + 1) * values.shape[2]), 1)
+    return [[float(value) for value in one] for one in values[row, :agents]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 from dpp2.page.documents import compact
 from dpp2.page.feed import Feed
@@ -14,9 +15,9 @@ from dpp2.page.worker import Worker
 from dpp2.store.events import EventReader
 
 _LOOK_SECONDS = 0.2
-_AGAIN_SECONDS = 1.0  # after something could not be read
+_AGAIN_SECONDS, _LONGEST_PAUSE = 1.0, 60.0  # after something could not be read
 _NODES_SECONDS = 3.0  # between two looks at what nodes have noted
-_LEAST_PAUSE, _SHARE = 1.0, 15.0  # between two passes of the attacks: so many times as much as one computes
+_LEAST_PAUSE, _SHARE = 1.0, 19.0  # between two passes of the attacks: so many times as much as one computes
 _PARTS = ("network", "progress", "overheard", "account")
 
 
@@ -31,6 +32,8 @@ class Watching:
         self._status = ""  # that was told last
         self._described = asyncio.Event()
         self._noted, self._look_again = None, 0.0  # type: int | None, float
+        self._known = ""  # the verdict of attacks that had what is protected
+        self._before = 0  # runs that were in this place before the one that is there now
         self.state = RunState()
         self.feed = Feed(self.whole)
 
@@ -49,6 +52,11 @@ class Watching:
         """A run under way is left alone while nobody looks: what was missed is in its files."""
         return self.state.over or self.feed.viewers > 0
 
+    @property
+    def _run_id(self) -> str:
+        """Empty before it has begun."""
+        return str((self.state.began or {}).get("run_id", ""))
+
     async def run(self) -> None:
         """Until it is cancelled."""
         await asyncio.gather(self._follow(), self._describe(), self._listen())
@@ -64,31 +72,43 @@ class Watching:
         while True:
             lines, replaced = self._events.lines()
             if replaced:
-                self.state, self._noted = RunState(), None
+                self.state = RunState()
             self._take(lines, changed=replaced)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _take(self, lines: list[dict[str, object]], *, changed: bool = False) -> None:
+        run = self._run_id
         for line in lines:
             self.state.take(line)
+        if changed or run not in ("", self._run_id):  # what was made of another run is not shown beside this one
+            self._parts.clear()
+            self._noted, self._known, self._before = None, "", self._before + 1
+            self.feed.publish("state", self.whole())
         progress = self.state.progress(time.time(), whole=False)
         if lines or changed or progress.status != self._status:
             self.feed.publish("progress", compact(progress))
         self._status = progress.status
 
     async def _describe(self) -> None:
-        """The network and the account: once, and again when the run is another one or its noise is not covered."""
+        """The network and the account: once, and again for another run, for more rounds, and if noise is uncovered."""
         told: object = None
+        while not self._wanted:
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._worker.prepare("dpp2.page.tasks")  # whoever waits for a run to begin does not wait for this as well
         while True:
             uncovered = self._uncovered() if self._wanted else None
-            now = (self.state.began and self.state.began.get("run_id"), uncovered, self.state.over)
+            now = (self._before, self._run_id, self._rounds(), uncovered, self.state.over)
             if now != told and self._wanted and (self._place.run / "experiment.toml").is_file():
-                rounds = max(self.state.round, self._rounds())
-                work = {"network": (self.name, self.state.began), "account": (rounds, uncovered)}
-                done = [await self._tell(part, *given) for part, given in work.items()]
-                told = now if all(done) else None
+                drawn = await self._tell("network", self.name, self.state.began)
                 self._described.set()
+                told = now if await self._count(uncovered) and drawn else None
             await asyncio.sleep(_LOOK_SECONDS if told == now else _AGAIN_SECONDS)
+
+    async def _count(self, uncovered: int | None) -> bool:
+        """The account, once it is known how many rounds the run may have."""
+        if self.state.began is None:
+            return True
+        return await self._tell("account", max(self.state.round, self._rounds()), uncovered)
 
     def _uncovered(self) -> int | None:
         """As the run says, or as its nodes have noted, at which it looks now and then."""
@@ -103,15 +123,19 @@ class Watching:
 
     async def _listen(self) -> None:
         """Attack what is new, whenever there is something; when the run is over, with everything once."""
-        done = (-1, False)
-        await self._described.wait()  # by then everything is loaded, and attacks are all that takes time here
+        done: object = None
+        pause = _AGAIN_SECONDS
+        await self._described.wait()  # by then everything is loaded: what follows is the time that attacks take
         while True:
             k, over = self.state.round, self.state.over
-            if (k, over) != done and self.state.has_begun and self._wanted:
+            now = (self._before, k, over)
+            if now != done and self.state.has_begun and self._wanted:
                 until = k if self._speed is not None else None
-                for everything in (False, True) if over else (False,):
-                    await self._tell("overheard", until, everything)
-                done = (k, over)
+                made = [await self._attack(until, how) for how in (("quick", "thorough") if over else ("live",))]
+                if not all(made):  # files may be whole in a moment, or be damaged for good
+                    await asyncio.sleep(pause := min(2 * pause, _LONGEST_PAUSE))
+                    continue
+                done, pause = now, _AGAIN_SECONDS
                 await self._rest(_LEAST_PAUSE if self._speed else max(_LEAST_PAUSE, _SHARE * self._worker.seconds))
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -121,13 +145,29 @@ class Watching:
         while time.monotonic() < ends and not self.state.over:
             await asyncio.sleep(_LOOK_SECONDS)
 
+    async def _attack(self, until: int | None, how: str) -> bool:
+        before = self._before
+        done, found = await self._made("overheard", until, how, self._known)
+        if done and found is not None and before == self._before:
+            document, self._known = found
+            self._publish("overheard", document)
+        return done
+
     async def _tell(self, part: str, *given: object) -> bool:
-        """Let the worker make one part, and publish it if it is new. Returns whether it could be made."""
+        """Publish one part, if it is new. Returns whether it could be made."""
+        done, found = await self._made(part, *given)
+        if done:
+            self._publish(part, found)
+        return done
+
+    async def _made(self, part: str, *given: object) -> tuple[bool, Any]:
+        """By the worker."""
         try:
-            found = await self._worker.do(f"dpp2.page.tasks:{part}", self._place, *given)
+            return True, await self._worker.do(f"dpp2.page.tasks:{part}", self._place, *given)
         except Exception:  # files are being written, by anybody: what cannot be read now may be readable next time
-            return False
-        if found is not None and found != self._parts.get(part):
-            self._parts[part] = found
-            self.feed.publish(part, found)
-        return True
+            return False, None
+
+    def _publish(self, part: str, document: str) -> None:
+        if document != self._parts.get(part):
+            self._parts[part] = document
+            self.feed.publish(part, document)

@@ -13,24 +13,26 @@ from dpp2.adversary.verdicts import RECOVERED
 _NAMES = {"x": "x", "gradient": "gradients"}
 
 
-def one_line(experiment: Experiment, findings: Iterable[Finding], *, scored: bool) -> tuple[bool | None, str]:
-    """One line, and whether what the algorithm protects is known to the eavesdropper."""
+def one_line(
+    experiment: Experiment, findings: Iterable[Finding], *, scored: bool, first: int = 0
+) -> tuple[bool | None, str]:
+    """One line, and whether what the algorithm protects is known to the eavesdropper, who has rounds first … on."""
     if not scored:
         return None, "The eavesdropper is at work; without telemetry nobody here can say how close it comes."
     what = "gradient" if experiment.algorithm.result_is_covered else "x"
     listening = [one for one in findings if one.attack.listens and what in one.errors]
     now = {one.name: error for one in listening if (error := one.error(what)) is not None}
-    ever = {one.name: found for one in listening if (found := _closest(one, what)) is not None}
+    ever = {one.name: found for one in listening if (found := _closest(one, what, first)) is not None}
     return _spoken(_NAMES[what], "; x is public here" if what == "gradient" else "", now, ever)
 
 
-def _closest(finding: Finding, what: str) -> tuple[float, int] | None:
-    """The least error, and in which round: what was known once is known."""
+def _closest(finding: Finding, what: str, first: int) -> tuple[float, int] | None:
+    """The least error, and in which round of the run: what was known once is known."""
     errors = finding.errors[what].rounds
     if np.isnan(errors).all():
         return None
     k = int(np.nanargmin(errors))
-    return float(errors[k]), k
+    return float(errors[k]), first + k
 
 
 def _spoken(

@@ -22,7 +22,8 @@ def verdict(report: AuditReport) -> str:
     """The line that the live page shows, too."""
     if report.view is None:
         return "The eavesdropper hears ciphertext: no attack has anything to work on."
-    return one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
+    first = report.view.observation.first
+    return one_line(report.experiment, report.findings, scored=report.truth is not None, first=first)[1]
 
 
 def headline(report: AuditReport) -> str:

@@ -7,26 +7,30 @@ const TOP = 12;
 const BOTTOM = 36;
 const NARROW = 480; // pixels, below which the names of lines stand under the chart and not beside it
 const NARROW_HEIGHT = 220;
+const FEW = 60; // points, below which each of them is marked: a line through one of them could not be seen
 
-export function chart(target, { series, log, alt, below, limit, empty, logged }) {
+// `from`: the round with which the axis begins; `marked`: points of lines that have few are marked.
+export function chart(target, { series, log, alt, below, limit, empty, logged, from = 0, marked = false }) {
   const width = Math.max(target.clientWidth, 240);
   const narrow = width < NARROW;
   target.classList.toggle("narrow", narrow);
+  target.classList.remove("nothing"); // its height is that of a chart
   const height = narrow ? NARROW_HEIGHT : Math.max(target.clientHeight, 160);
   const [left, right] = narrow ? [42, 10] : [52, 116];
   const shown = series.filter((one) => one.points.some((point) => visible(point[1], log)));
-  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": alt });
+  target.classList.toggle("nothing", !shown.length);
   if (!shown.length) {
-    svg.append(drawn("text", { class: "empty", x: width / 2, y: height / 2, "text-anchor": "middle" }, empty));
-    target.replaceChildren(svg);
+    target.replaceChildren(element("p", { class: "quiet" }, empty));
     return;
   }
-  const scale = scales(shown, { log, limit, width, height, left, right });
+  const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": alt });
+  const scale = scales(shown, { log, limit, width, height, left, right, from });
   svg.append(...axes(scale, { log, below, logged }));
   const ends = [];
   shown.forEach((one, index) => {
     const look = { class: one.main ? "series main" : "series", "stroke-dasharray": one.main ? null : DASHES[(index % (DASHES.length - 1)) + 1] };
     svg.append(drawn("path", { ...look, d: path(one.points, scale, log) }));
+    if (marked && one.points.length < FEW) svg.append(...dots(one, scale, log));
     const end = one.points.findLast((point) => visible(point[1], log));
     ends.push({ y: scale.y(end[1]), x: scale.x(end[0]), text: one.name, main: one.main, look });
   });
@@ -52,8 +56,8 @@ function visible(value, log) {
 const FLOOR = 1e-17;
 const lifted = (value, log) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
 
-function scales(series, { log, limit, width, height, left, right }) {
-  let [low, high, last] = [Infinity, -Infinity, 1];
+function scales(series, { log, limit, width, height, left, right, from }) {
+  let [low, high, last] = [Infinity, -Infinity, from + 1];
   for (const one of series) {
     for (const [k, value] of one.points) {
       last = Math.max(last, k);
@@ -68,9 +72,9 @@ function scales(series, { log, limit, width, height, left, right }) {
   }
   if (log) [low, high] = [Math.floor(low), Math.ceil(high)];
   if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
-  const x = (k) => left + (k / last) * (width - left - right);
+  const x = (k) => left + ((k - from) / (last - from)) * (width - left - right);
   const y = (value) => TOP + ((high - lifted(value, log)) / (high - low)) * (height - TOP - BOTTOM);
-  return { x, y, low, high, last, height, left, end: width - right };
+  return { x, y, low, high, from, last, height, left, end: width - right };
 }
 
 function axes(scale, { log, below, logged }) {
@@ -85,8 +89,8 @@ function axes(scale, { log, below, logged }) {
   }
   const bottom = scale.height - BOTTOM;
   made.push(drawn("path", { class: "axis", d: `M${scale.left} ${bottom}H${scale.end}` }));
-  const stepX = niceStep(scale.last, false);
-  for (let k = 0; k <= scale.last + 1e-9; k += stepX) {
+  const stepX = niceStep(scale.last - scale.from, false);
+  for (let k = Math.ceil(scale.from / stepX) * stepX; k <= scale.last + 1e-9; k += stepX) {
     made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
   }
   made.push(drawn("text", { x: (scale.left + scale.end) / 2, y: bottom + 33, "text-anchor": "middle" }, below));
@@ -112,6 +116,11 @@ function path(points, scale, log) {
     pen = "L";
   }
   return made;
+}
+
+function dots(one, scale, log) {
+  const seen = one.points.filter((point) => visible(point[1], log));
+  return seen.map(([k, value]) => drawn("circle", { class: one.main ? "dot main" : "dot", cx: scale.x(k).toFixed(1), cy: scale.y(value).toFixed(1), r: 2.2 }));
 }
 
 // Labels at the ends of lines, moved apart where they would overlap.

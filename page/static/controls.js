@@ -93,8 +93,9 @@ export class Controls {
 
   // Controls that do not apply are not there.
   fit() {
-    const { tier } = this.form.elements;
+    const { tier, epsilon } = this.form.elements;
     for (const label of this.form.querySelectorAll("[data-tier]")) label.hidden = label.dataset.tier !== tier.value;
+    byId("noise-scale").hidden = tier.value === "three" && epsilon.value !== ""; // it is found
   }
 
   async copy(text, what) {

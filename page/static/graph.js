@@ -88,7 +88,7 @@ export class Graph {
       context.strokeStyle = tapped ? this.colours.accent : this.colours.quiet;
       context.globalAlpha = dense ? 0.18 : tapped ? 0.42 : 0.3;
       context.lineWidth = dense ? 0.7 : 1.1;
-      context.setLineDash(this.network.tls ? [4, 3] : []);
+      context.setLineDash(!tapped && this.network.tap ? [1, 4] : this.network.tls ? [4, 3] : []);
       context.stroke();
     }
     context.setLineDash([]);

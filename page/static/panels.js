@@ -34,11 +34,13 @@ export function lead(state) {
 const standing = (overheard) =>
   overheard?.broken === true ? " · overheard" : overheard?.broken === false ? (overheard.ciphertext.length ? " · ciphertext" : " · not recovered") : "";
 
-function headline({ progress, overheard }) {
+function headline({ progress, overheard, network }) {
   if (progress?.status === "diverged") return `The run has diverged. ${overheard?.verdict ?? ""}`.trim();
   if (overheard?.verdict) return overheard.verdict;
   if (!progress || progress.status === "waiting") return "Waiting for the run to begin.";
-  return ACTIVE.includes(progress.status) ? "The run is under way; nobody listens." : "The run is over; nobody has listened.";
+  const over = !ACTIVE.includes(progress.status);
+  if (network?.groups.length && !network.tap) return over ? "The run is over; nobody has listened." : "The run is under way; nobody listens.";
+  return over ? "The run is over." : "The run is under way; the eavesdropper has just begun.";
 }
 
 function figures(state) {
@@ -74,6 +76,7 @@ export function spentAfter(account, agent, k) {
 
 function worst(account, k) {
   if (k <= 0) return "0";
+  if (k > account.rounds.at(-1)) return "…"; // it is being computed: the run has got more rounds
   const spent = account.agents.map((_, agent) => spentAfter(account, agent, k));
   return spent.some((one) => one === null) ? "∞" : fromLog10(Math.max(...spent));
 }
@@ -83,6 +86,7 @@ export function legend(network) {
   const tapped = network.groups.length ? network.tap !== "" : network.transport !== "grpc";
   entries.push(["—", tapped ? (network.groups.length ? `tapped by a ${network.tap}` : "recorded as an eavesdropper hears it") : "not tapped"]);
   if (network.tls) entries.push(["- -", "TLS"]);
+  if (network.tap && network.groups.some((group) => group.length > 1)) entries.push(["···", "inside one node, never on a wire"]);
   byId("legend").replaceChildren(
     ...entries.map(([sign, words]) => element("li", {}, element("b", {}, sign), words ? ` ${words}` : "")),
   );
@@ -136,7 +140,9 @@ export function convergence(state) {
   const blind = state.network && !state.network.telemetry;
   const empty = blind ? "No telemetry: nobody here may see a gap." : "Nothing has been measured yet.";
   chart(byId("convergence"), { series, log: true, below: "round", alt: "Gap, consensus and stationarity against the round", empty });
-  say(byId("convergence-note"), points.length ? "Gap = consensus + stationarity. It is computed from private values, and outside ε." : "");
+  const words = "Gap = consensus (how far the agents disagree) + stationarity (how far their gradients are from a sum of zero). It is computed from private values, and outside ε.";
+  say(byId("convergence-note"), points.length ? words : "");
+  byId("convergence-table").closest("details").hidden = !points.length;
   if (byId("convergence-table").closest("details").open) {
     const head = ["round", "gap", "consensus", "stationarity"].map((name) => ({ name, number: true }));
     table(byId("convergence-table"), "Some rounds", head, thinned(points, 60).map((point) => point.map((value, index) => (index ? number(value) : value))));
@@ -151,25 +157,33 @@ function thinned(rows, most) {
 export function overheard(state, quantity) {
   const found = state.overheard;
   const body = byId("overheard-body");
-  byId("leaks").replaceChildren(...(found?.ciphertext ?? []).map((leak) => element("li", {}, `still leaks: ${leak}`)));
+  const leaks = found?.ciphertext ?? [];
+  byId("leaks-title").hidden = !leaks.length;
+  byId("leaks").replaceChildren(...leaks.map((leak) => element("li", {}, leak)));
   body.hidden = !found || found.ciphertext.length > 0;
   if (!found) {
-    const tls = state.network?.tls ? " Under TLS it would hear ciphertext." : "";
-    say(byId("overheard-source"), `Nothing has been overheard yet.${tls}`);
+    say(byId("overheard-source"), silence(state));
     return;
   }
   const span = found.ciphertext.length ? "" : `: rounds ${found.first} to ${found.last}, ${found.channels} channels`;
-  say(byId("overheard-source"), `Heard from ${found.source}${span}.${found.unscored ? ` Its ${found.unscored}.`.replace("Its errors", "Errors") : ""}`);
+  const untapped = state.network?.groups.length && !state.network.tap && !found.source.includes("tap") ? " Nobody tapped this run: this is what an eavesdropper on every link would have had." : "";
+  say(byId("overheard-source"), `Heard from ${found.source}${span}.${untapped}${found.unscored ? ` Its ${found.unscored}.`.replace("Its errors", "Errors") : ""}`);
   if (body.hidden) return;
   errors(found, quantity);
   attacks(found);
+}
+
+function silence({ network, progress }) {
+  if (!progress || progress.status === "waiting") return "Nothing has been said yet.";
+  if (network?.groups.length && !network.tap) return "Nobody listens: this run has no tap (--tap). What it sent is attacked when it is over, if it is on record.";
+  return `Nothing has been overheard yet: ${network?.groups.length ? "messages are decoded" : "checkpoints are read"} every few seconds.${network?.tls ? " Under TLS it will be ciphertext." : ""}`;
 }
 
 function errors(found, quantity) {
   const best = closest(found, quantity)?.name;
   const series = found.attacks.map((attack) => ({ name: attack.name, main: attack.name === best, points: attack[quantity] }));
   const empty = found.unscored ? "No telemetry: nobody here can score the attacks." : "No attack that applies claims anything about this.";
-  chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty });
+  chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty, from: found.first, marked: true });
 }
 
 // The least error over the whole run, in the mean of its logarithm: rounds without a claim count as knowing nothing.
@@ -196,7 +210,8 @@ export function choices(state, quantity) {
   const known = Math.max(0, ...names.map((name) => found.guesses[name][quantity].length));
   options(byId("agent"), Array.from({ length: known }, (_, agent) => [String(agent), `agent ${agent}`]));
   const best = closest(found, quantity)?.name;
-  options(byId("attack"), names.map((name) => [name, name === best ? `${name} (closest)` : name]), best);
+  const strongest = found.attacks.findLast((attack) => attack.listens && names.includes(attack.name))?.name; // they come weakest first
+  options(byId("attack"), names.map((name) => [name, name === best ? `${name} (closest)` : name]), best ?? strongest);
 }
 
 function options(select, entries, first) {
@@ -209,17 +224,18 @@ function options(select, entries, first) {
 
 export function coordinates(state, quantity) {
   const found = state.overheard;
-  const guess = found?.guesses[byId("attack").value]?.[quantity];
+  const claimed = found?.guesses[byId("attack").value];
+  const guess = claimed?.[quantity];
   const agent = Number(byId("agent").value || 0);
   if (!guess?.[agent]) {
     byId("coordinates").replaceChildren(element("caption", {}, "This attack claims nothing about it."));
     return;
   }
-  const truth = found.truth?.[quantity]?.[agent];
+  const truth = found.truths[claimed.round]?.[quantity]?.[agent];
   const symbol = quantity === "x" ? "x" : "∇f";
   const values = [...guess[agent], ...(truth ?? [])].filter((value) => value !== null);
   const spread = truth ? [Math.min(...truth), Math.max(...truth)] : [Math.min(...values), Math.max(...values)];
-  const head = [{ name: "coordinate" }, ...(truth ? [{ name: symbol, number: true }] : []), { name: `${symbol}̂, recovered`, number: true }, ...(truth ? [{ name: "off by", number: true }] : []), { name: truth ? "○ true   × recovered" : "× recovered" }];
+  const head = [{ name: "no." }, ...(truth ? [{ name: symbol, number: true }] : []), { name: `${symbol}̂, recovered`, number: true }, ...(truth ? [{ name: "off by", number: true }] : []), { name: truth ? "○ true   × recovered" : "× recovered" }];
   const rows = guess[agent].map((value, index) => [
     index,
     ...(truth ? [number(truth[index])] : []),
@@ -227,7 +243,7 @@ export function coordinates(state, quantity) {
     ...(truth ? [off(value, truth[index])] : []),
     rail(value, truth?.[index], spread),
   ]);
-  table(byId("coordinates"), `Agent ${agent} in round ${found.last}${truth ? "" : "; the truth is not for this page"}`, head, rows);
+  table(byId("coordinates"), `Agent ${agent} in round ${claimed.round}${claimed.round < found.last ? ", the last one of which it claims something" : ""}${truth ? "" : found.unscored ? "; the truth is not for this page" : "; the truth is not on record yet"}`, head, rows);
 }
 
 // Six digits arrive here: what is the same in all of them differs by less than that.
@@ -267,7 +283,7 @@ export function account(state) {
   if (found.agents.length > 1) series.push({ name: "best-off agent", points: cut(least) });
   if (found.paper.some((value) => value !== null)) series.push({ name: "the paper's claim", points: cut(found.paper, true) });
   const limit = found.budget ? { name: `budget ${number(found.budget)}`, value: Math.log10(found.budget) } : null;
-  chart(byId("account"), { series, logged: true, limit, below: "rounds", alt: "ε against the number of rounds", empty: "No round has been run yet." });
+  chart(byId("account"), { series, logged: true, limit, below: "rounds", alt: "ε against the number of rounds", empty: k ? "ε = ∞ from the first round on." : "No round has been run yet." });
   say(byId("account-note"), accountNote(found, k));
   spentTable(found, k);
 }
@@ -288,11 +304,11 @@ let toldEvents = "";
 
 export function events(state) {
   const found = state.progress?.events ?? [];
-  const key = JSON.stringify(found);
+  const key = JSON.stringify([found, state.progress?.status]);
   if (key === toldEvents) return;
   toldEvents = key;
   const shown = found.map((event) =>
     element("li", {}, element("span", {}, element("span", { class: "what" }, event.what), element("br"), element("span", { class: "when" }, `round ${event.round}`)), element("span", {}, event.text)),
   );
-  byId("events").replaceChildren(...(shown.length ? shown : [element("li", {}, "", element("span", {}, "Nothing yet."))]));
+  byId("events").replaceChildren(...(shown.length ? shown : [element("li", { class: "nothing" }, element("span", {}, ACTIVE.includes(state.progress?.status ?? "waiting") ? "Nothing yet." : "Nothing out of the ordinary."))]));
 }

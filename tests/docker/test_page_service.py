@@ -82,5 +82,5 @@ def test_it_shows_the_run_to_its_end_and_recovers_what_it_cannot_score(shown: Pr
     assert found["network"]["agents"] == 6
     assert len(found["network"]["groups"]) == 6
     assert found["progress"]["points"] == []  # no gap: nobody here may see x
-    assert found["overheard"]["truth"] is None
+    assert found["overheard"]["truths"] == {}
     assert found["overheard"]["guesses"]

@@ -33,6 +33,9 @@ class Idle(Worker):
         self.asked.append(work)
         return "{}"
 
+    def prepare(self, module: str) -> None:
+        """Nothing is loaded."""
+
     def stop(self) -> None:
         """Nothing runs."""
 

@@ -12,7 +12,7 @@ from dpp2 import Experiment, Simulation
 from dpp2.adversary.audit import Interception
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth
-from dpp2.page.hearing import heard, truth
+from dpp2.page.hearing import Much, heard, truth
 from dpp2.page.overheard import overheard
 from dpp2.page.place import Place
 from dpp2.store.rundir import RunDirectory
@@ -47,14 +47,66 @@ def test_checkpoints_of_an_embedded_run(under_way: tuple[Place, Experiment, Simu
     assert np.array_equal(true.x, result.truth["x"])
     document = overheard(experiment, found, true)
     assert (document.first, document.last) == (0, 19)
-    assert document.truth is not None
+    assert document.truths["19"].x
 
 
-def test_a_part_that_is_missing_ends_what_is_known(under_way: tuple[Place, Experiment, Simulation]) -> None:
-    place, experiment, _ = under_way
+def test_what_comes_before_a_part_that_is_missing_is_not_known(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    place, experiment, simulation = under_way
     next((place.run / "checkpoint").glob("records-000000000-*")).unlink()
-    assert heard(place, experiment) is None
-    assert truth(place, experiment) is None
+    result = simulation.result()
+    assert result.truth is not None
+    found, true = heard(place, experiment), truth(place, experiment, 10)
+    assert found is not None
+    assert found.observation is not None
+    assert (found.observation.first, found.observation.shape[0]) == (10, 10)
+    assert true is not None
+    assert np.array_equal(true.x, result.truth["x"][10:])
+    assert truth(place, experiment, 9) is None
+
+
+def test_of_a_long_run_its_end_alone_is_read_and_scored_as_the_whole_is(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    place, experiment, _ = under_way
+    whole = heard(place, experiment)
+    next((place.run / "checkpoint").glob("records-000000000-*")).write_bytes(b"whoever reads this comes too far")
+    found = heard(place, experiment, much=Much(1, 1))
+    assert whole is not None
+    assert whole.observation is not None
+    assert found is not None
+    assert found.observation is not None
+    assert found.observation.first == 10
+    assert np.array_equal(found.observation.phases["y"], whole.observation.phases["y"][10:])
+    true = truth(place, experiment, 10)
+    assert true is not None
+    document = overheard(experiment, found, true)
+    assert (document.first, document.last) == (10, 19)
+    assert document.truths["19"].x
+    curve = next(attack for attack in document.attacks if attack.name == "three-round").x
+    assert [k for k, _ in curve] == list(range(10, 20))
+    assert all(error is not None for _, error in curve)
+
+
+def test_rounds_that_a_resumed_run_writes_again_are_there_once(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    """Killed between its records and its state, a run writes the same rounds again, under another name."""
+    place, experiment, simulation = under_way
+    directory = RunDirectory.open(place.run)
+    simulation.advance(5)
+    directory.save(simulation.snapshot(10))
+    simulation.advance(5)
+    directory.save(simulation.snapshot(15))
+    names = sorted(path.name for path in (place.run / "checkpoint").glob("records-*"))
+    assert [name[8:27] for name in names] == [f"{a:09d}-{b:09d}" for a, b in ((0, 10), (10, 20), (10, 25), (15, 30))]
+    result = simulation.result()
+    assert result.observation is not None
+    found = heard(place, experiment)
+    assert found is not None
+    assert found.observation is not None
+    assert np.array_equal(found.observation.phases["y"], result.observation["y"])
 
 
 def test_up_to_a_round(under_way: tuple[Place, Experiment, Simulation]) -> None:

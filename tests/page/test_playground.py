@@ -59,10 +59,21 @@ def test_the_paper_is_overheard_and_tier_three_is_not() -> None:
     assert min(errors) > 0.1
 
 
+def test_an_attack_that_is_silent_in_most_rounds_shows_what_it_claimed_last() -> None:
+    found = played(tier="three", epsilon="1.0", agents="20")["overheard"]
+    attack = next(one for one in found["attacks"] if one["name"] == "best-linear")
+    assert 5 < len(attack["gradient"]) < 100
+    assert all(error is not None for _, error in attack["gradient"])
+    guess = found["guesses"]["best-linear"]
+    assert guess["round"] == attack["gradient"][-1][0]
+    assert None not in guess["gradient"][0]
+    assert found["truths"][str(guess["round"])]["gradient"][0]
+
+
 def test_tier_one_alone_is_undone_exactly() -> None:
     found = played(**SMALL, noise="0")["overheard"]
     assert found["broken"] is True
-    truth, guess = found["truth"]["x"], found["guesses"]["telescope"]["x"]
+    truth, guess = found["truths"][str(found["last"])]["x"], found["guesses"]["telescope"]["x"]
     assert all(
         abs(a - b) < 1e-4 for row, other in zip(truth, guess, strict=True) for a, b in zip(row, other, strict=True)
     )

@@ -50,6 +50,10 @@ class Section(BaseModel):
         """Why no other process can build this, if none can: what it is made of lives in this program alone."""
         return None
 
+    def runs_own_code(self) -> bool:
+        """Whether whoever builds this runs Python that its owner wrote."""
+        return False
+
     @classmethod
     def with_paths(cls, table: Mapping[str, Any], place: Callable[[str], str]) -> Table:
         """The table with every path in it put in its place."""

@@ -14,11 +14,15 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpp2.node.limits import CHECKPOINT_EVERY
 from dpp2.node.process import Announcement, ready_for_rounds, set_up
+
+if TYPE_CHECKING:
+    from dpp2.prepared import PreparedRun
 
 log = logging.getLogger("dpp2.node")
 
@@ -31,14 +35,22 @@ _EXAMPLES = """Examples:
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
+@dataclass(frozen=True)
+class Known:
+    """An experiment that was read before this process was forked from another one, with its graph and weights."""
+
+    path: Path
+    prepared: PreparedRun
+
+
+def main(arguments: list[str] | None = None, known: Known | None = None) -> int:
     """Run until told to stop.
 
     Exit codes: 0 done, 1 failed (or a probe that found the node ill), 2 bad input, 130 interrupted.
     """
     options = _options(arguments)
     if options.die_with_parent:
-        _die_with(options.die_with_parent)
+        die_with(options.die_with_parent)
     set_up()  # before the imports below
     logging.basicConfig(level=logging.WARNING, format="%(name)s %(message)s")
     logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it complains of every stream that a stop ends
@@ -46,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     from dpp2.node.errors import NodeFailed
 
     try:
-        return int(_event_loop()(_probe(options) if options.probe else _serve(options)))
+        return int(_event_loop()(_probe(options) if options.probe else _serve(options, known)))
     except (BadInput, NodeFailed) as refusal:
         print(f"dpp2 node: {refusal}", file=sys.stderr)
         return 2 if isinstance(refusal, BadInput) else 1
@@ -56,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         ready_for_rounds()
 
 
-async def _serve(options: argparse.Namespace) -> NoReturn:
+async def _serve(options: argparse.Namespace, known: Known | None) -> NoReturn:
     from dpp2.experiment import Experiment
     from dpp2.node.server import Node, NodeConfig
     from dpp2.store.modes import make_private
@@ -64,8 +76,10 @@ async def _serve(options: argparse.Namespace) -> NoReturn:
     os.umask(0o077)  # whatever a node writes is its owner's alone
     make_private(options.home)
     announcement = Announcement(options.announce)  # before an objective is loaded, which may print
+    prepared = known.prepared if known and known.path == options.experiment else None
     config = NodeConfig(
-        experiment=Experiment.load(options.experiment).resolve(),
+        experiment=prepared.experiment if prepared else Experiment.load(options.experiment).resolve(),
+        prepared=prepared,
         owned=_agents(options.agents),
         cluster=options.cluster,
         home=options.home,
@@ -172,7 +186,7 @@ def _event_loop() -> Any:
     return asyncio.run
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Linux: be killed when the parent dies, however it dies."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -34,10 +34,10 @@ class Neighbour:
 class Hosting:
     """A resolved experiment, seen by the agents `owned`. Where the others are hosted it need not know."""
 
-    def __init__(self, experiment: Experiment, owned: Sequence[int]) -> None:
-        """What `dpp2 run` refuses is refused here, too."""
+    def __init__(self, experiment: Experiment, owned: Sequence[int], known: PreparedRun | None = None) -> None:
+        """What `dpp2 run` refuses is refused here, too. `known`: the graph and the weights, without any secret."""
         self.experiment, self.owned = experiment, tuple(sorted(owned))
-        self.prepared = PreparedRun.resolved(experiment)
+        self.prepared = known.again(experiment) if known else PreparedRun.resolved(experiment)
         self.agents = self.prepared.hosted(self.owned)
         self.graph, self.objective = self.prepared.graph, self.agents.objective
         self.dimension = self.objective.dimension

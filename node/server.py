@@ -41,6 +41,7 @@ from dpp2.node.shell import Shell
 from dpp2.node.status import STATUS
 from dpp2.node.tls import ORCHESTRATOR, PROBE, Identity, node_name, proven_names
 from dpp2.node.v1 import wire_pb2
+from dpp2.prepared import PreparedRun
 from dpp2.privacy.ledger import Allowance
 from dpp2.store.files import write_text
 from dpp2.store.ledgers import LedgerFile
@@ -64,6 +65,7 @@ class NodeConfig:
     ledger: Path | None = None  # None: in `home`
     trust_journal: bool = False  # also after a loss of power: its neighbours are honest
     allow: Path | None = None  # fingerprints of the certificates that count; None: allowed.txt in `tls`, if it is there
+    prepared: PreparedRun | None = None  # of `experiment`, where its graph and weights are known already
 
     def key_folder(self) -> Path:
         """Outside the home, where an unseeded run has keys at all."""
@@ -95,7 +97,7 @@ class Node:
         self.config = config
         self.identity, self.admission = config.identity(), config.admission()
         self._keys = config.key_folder()
-        self.hosting = Hosting(config.experiment, config.owned)
+        self.hosting = Hosting(config.experiment, config.owned, config.prepared)
         self.shell: Shell | None = None
         self.refusals = Refusals()
         self.life = Lifetime()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +17,7 @@ from dpp2.node.ranges import ranges_text
 from dpp2.node.tls import ORCHESTRATOR, Identity
 from dpp2.orchestrator import certs
 from dpp2.orchestrator.drive import Drive, DriveFailed, stop
+from dpp2.orchestrator.processes import FORKS, Nursery, Running, Start, announced, by_itself, ended
 from dpp2.prepared import PreparedRun
 from dpp2.store.files import write_npz, write_text
 from dpp2.topology import FromFile
@@ -60,11 +58,14 @@ class LocalCluster:
     ) -> None:
         self._prepared, self._folder, self._ledger = prepared, folder, ledger
         self._groups = {min(group): list(group) for group in groups}
-        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._processes: dict[int, Running] = {}
         self._ports: dict[int, int] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._tls, self._tap = tls, tap
         self._identity: Identity | None = None
+        self._experiment = folder / "experiment.toml"
+        self._nursery: Nursery | None = None
+        self._start_node: Start = by_itself
         self._stopping = False
         self.finished, self.diverged, self.round = False, False, 0
 
@@ -94,13 +95,33 @@ class LocalCluster:
 
     async def _start(self) -> Cluster:
         self._write_files()
-        await asyncio.gather(*(self._spawn(node, port=0) for node in self._groups))
+        if FORKS and len(self._groups) > 1:
+            self._nursery = self._new_nursery()
+            self._start_node = self._nursery.start
+        await self._spawn_all()
         addresses = {a: f"{_HOST}:{self._ports[node]}" for node, group in self._groups.items() for a in group}
         links = await self._tap.start(addresses, self._links()) if self._tap else {}
         cluster = Cluster(addresses, links)
         write_text(self._folder / "cluster.toml", cluster.to_toml())
         self._keepers = [asyncio.create_task(self._keep(node)) for node in self._groups]
         return cluster
+
+    async def _spawn_all(self) -> None:
+        """Every node; if one does not start, nobody waits for the others."""
+        spawning = [asyncio.create_task(self._spawn(node, port=0)) for node in self._groups]
+        try:
+            await asyncio.gather(*spawning)
+        finally:
+            for task in spawning:
+                task.cancel()
+            await asyncio.gather(*spawning, return_exceptions=True)
+
+    def _new_nursery(self) -> Nursery:
+        """An experiment that runs its owner's own Python is read in each node: nobody knows what that may start."""
+        experiment = self._prepared.experiment
+        own = experiment.problem.runs_own_code() or experiment.algorithm.runs_own_code()
+        room = max(len(" ".join(self._words(node, port=65535))) for node in self._groups)
+        return Nursery(None if own else self._experiment, room)
 
     def _links(self) -> list[tuple[int, int]]:
         """Edges between agents of different nodes: those that reach the wire."""
@@ -110,7 +131,7 @@ class LocalCluster:
     def _write_files(self) -> None:
         """What each node reads: the experiment with its graph in a file, and the keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_text(self._folder / "experiment.toml", for_nodes(self._prepared, self._folder).to_toml())
+        write_text(self._experiment, for_nodes(self._prepared, self._folder).to_toml())
         if self._prepared.experiment.run.seed == "os":
             for path, key in self._keys().items():
                 if not path.exists():
@@ -134,7 +155,7 @@ class LocalCluster:
     async def _spawn(self, node: int, port: int) -> None:
         """Start a node and wait until it listens; one that is killed on the way is started again."""
         for _ in range(_MOST_RESTARTS):
-            process, said = await self._announced(self._command(node, port))
+            process, said = await announced(self._start_node, self._words(node, port))
             self._processes[node] = process
             if said:
                 self._ports[node] = int(json.loads(said)["listening"])
@@ -143,38 +164,17 @@ class LocalCluster:
                 raise DriveFailed(f"node {node} did not start (exit code {process.returncode}); its message is above")
         raise DriveFailed(f"node {node} was killed {_MOST_RESTARTS} times while starting")
 
-    async def _announced(self, command: list[str]) -> tuple[asyncio.subprocess.Process, bytes]:
-        """Start a node; returns what it says on a descriptor of its own when it listens, nothing if it has ended.
-
-        What its agents' objectives print goes where its log goes, to standard error: standard output is ours.
-        """
-        ours, its = os.pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command, "--announce", str(its), pass_fds=[its], stdout=2, start_new_session=True
-            )
-        except BaseException:
-            os.close(ours)
-            raise
-        finally:
-            os.close(its)
-        stream = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(ours, "rb", buffering=0)
-        )
-        with closing(transport):
-            return process, await stream.readline()
-
-    def _command(self, node: int, port: int) -> list[str]:
+    def _words(self, node: int, port: int) -> list[str]:
+        """The command line of a node, after its name."""
         agents, home = self._agents(node), str(self._home(node))
         security = ["--tls", str(self._folder / "certs" / f"node-{node}")] if self._tls else ["--plaintext"]
         return [
-            *(sys.executable, "-m", "dpp2.node", "--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
-            *("--experiment", str(self._folder / "experiment.toml"), "--cluster", str(self._folder / "cluster.toml")),
+            *("--agents", agents, "--home", home, "--listen", f"{_HOST}:{port}"),
+            *("--experiment", str(self._experiment), "--cluster", str(self._folder / "cluster.toml")),
             *("--eta-key", str(self._folder / "eta.key"), "--ledger", str(self._ledger)),
             *("--telemetry", self._prepared.experiment.run.telemetry),
             "--trust-journal",  # nobody takes part but this user's own processes, none of which lies
-            *(*security, "--die-with-parent", str(os.getpid())),
+            *security,
         ]
 
     def _agents(self, node: int) -> str:
@@ -199,21 +199,11 @@ class LocalCluster:
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        await asyncio.gather(*(_ended(process) for process in self._processes.values()))
+        await asyncio.gather(*(ended(process) for process in self._processes.values()))
+        if self._nursery:
+            await self._nursery.close()
         if self._tap:
             await self._tap.stop()
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Let a process end by itself for a moment, then make it."""
-    for signal in (None, "terminate", "kill"):
-        if process.returncode is None and signal:
-            getattr(process, signal)()
-        try:
-            await asyncio.wait_for(process.wait(), 3 if signal is None else 2)
-        except TimeoutError:
-            continue
-        return
 
 
 def for_nodes(prepared: PreparedRun, folder: Path) -> Experiment:

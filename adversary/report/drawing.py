@@ -34,6 +34,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": _INK,
     "ytick.color": _INK,
 }
+_SVG_DPI = 72  # what matplotlib draws SVG with, whatever it is told
 _FLOOR = 1e-17  # an error below is zero: no logarithm shows it
 
 
@@ -44,9 +45,10 @@ def svg(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -> 
     from matplotlib.figure import Figure
 
     with mpl.rc_context({**_STYLE, "svg.hashsalt": alt}):  # ids must differ between the figures of a page
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size, layout="constrained", dpi=_SVG_DPI)
         FigureCanvasSVG(figure)
         draw(figure)
+        _lay_out(figure)
         written = io.StringIO()
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawn = written.getvalue()
@@ -56,6 +58,13 @@ def svg(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -> 
     referenced = set(re.findall(r"#([\w-]+)", drawn))  # the other ids would repeat from figure to figure
     drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referenced else "", drawn)
     return drawn.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Once, and for good: while there is a layout to be found, saving draws everything twice."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
 
 
 def positive(values: Array) -> Array:

@@ -141,6 +141,9 @@ class FileSection(AlgorithmSection):
             return None
         return f"{self.method.name} was defined in this program, and not in a Python file that a process can load"
 
+    def runs_own_code(self) -> bool:
+        return True
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Its class was made for one method: it travels as the program that it was made of."""
         values = {name: getattr(self, name) for name in type(self).model_fields}

@@ -58,6 +58,9 @@ class FileSection(ProblemSection):
         defaults = self._defaults()
         return self.updated(**{key: value for key, value in defaults.items() if getattr(self, key) is None})
 
+    def runs_own_code(self) -> bool:
+        return self._is_code()
+
     @property
     def steep_everywhere(self) -> bool:
         return self.loss == "least-squares"

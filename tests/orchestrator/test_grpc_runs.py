@@ -54,6 +54,10 @@ def alive(pid: int) -> bool:
         return False
 
 
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def nodes_of(folder: Path) -> list[int]:
     """Node processes whose files are in this folder, whoever their parent is."""
     found = []
@@ -332,6 +336,21 @@ def test_all_nodes_killed_at_once(runs: Runs, embedded: Callable[..., dict[str, 
     until(lambda: rounds_done(run) > 50)
     for pid in nodes_of(run):
         os.kill(pid, signal.SIGKILL)
+    runs.finish(process)
+    assert records(run) == embedded(run__rounds=LONG)
+
+
+@pytest.mark.slow
+def test_the_process_that_nodes_are_forked_from_is_killed(
+    runs: Runs, embedded: Callable[..., dict[str, bytes]], tmp_path: Path
+) -> None:
+    """All nodes die with it, and all are started again."""
+    run = tmp_path / "run"
+    process = runs.start("run", *options(run__rounds=LONG), "--transport", "grpc", "--out", run)
+    until(lambda: rounds_done(run) > 50)
+    (nursery,) = {parent_of(pid) for pid in nodes_of(run)}
+    assert nursery != process.pid
+    os.kill(nursery, signal.SIGKILL)
     runs.finish(process)
     assert records(run) == embedded(run__rounds=LONG)
 

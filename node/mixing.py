@@ -29,6 +29,7 @@ class Mixer:
     """The rows of P that belong to the hosted agents. `order` says whose rows come, one after the other."""
 
     def __init__(self, graph: Graph, edge_weights: Array, owned: Sequence[int], order: Sequence[int]) -> None:
+        self._place: int | None = None  # of the only hosted agent among all whose rows come
         self._sparse = _sparse_rows(graph, edge_weights, owned, order) if len(owned) > _MANY else None
         if self._sparse is not None:
             return
@@ -40,6 +41,8 @@ class Mixer:
         for n, row in enumerate(rows):
             for slot, j in enumerate(sorted(row)):
                 self._index[slot, n], self._weight[slot, n, 0] = place[j], row[j]
+        if len(owned) == 1 and [*sorted(rows[0])] == [*sorted(order)] and [*order[1:]] == [*sorted(order[1:])]:
+            self._place = sorted(order).index(owned[0])
 
     def mix(self, own: Array, others: Sequence[bytes]) -> Array:
         """`own` (hosted agents, d) comes first, then what `others` sent."""
@@ -47,7 +50,10 @@ class Mixer:
         if self._sparse is not None:
             product: Array = self._sparse @ np.concatenate([own, *(numbers(rows, dimension) for rows in others)])
             return product
-        if self._index.size * dimension <= _SMALL or dimension <= _SHORT:
+        small = self._index.size * dimension <= _SMALL
+        if small and self._place is not None and len(others) == len(self._index) - 1:
+            return self._of_one(own, others, self._place)
+        if small or dimension <= _SHORT:
             return self._together(numbers(b"".join((payload(own), *others)), dimension))
         return self._one_by_one([*own, *(row for rows in others for row in numbers(rows, dimension))])
 
@@ -63,6 +69,12 @@ class Mixer:
         """`accumulate` adds strictly in order, where `sum` would not; and 0 is what a sum of nothing but −0 must be."""
         terms = self._weight[:, agents] * rows.take(self._index[:, agents], axis=0)
         return np.asarray(np.add.accumulate(terms, axis=0)[-1] + 0.0)
+
+    def _of_one(self, own: Array, others: Sequence[bytes], place: int) -> Array:
+        """`_at_once` for one agent and a row of each neighbour: joined as they are added, nothing is looked up."""
+        rows = numbers(b"".join((*others[:place], payload(own), *others[place:])), own.shape[1])
+        sums: Array = np.add.accumulate(self._weight[:, 0] * rows, axis=0)[-1:]
+        return sums + 0.0
 
     def _one_by_one(self, rows: Sequence[Array]) -> Array:
         total = np.zeros((self._index.shape[1], len(rows[0])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,23 @@ def test_mixing_adds_as_the_sparse_product_does(graph: Graph, kind: Any, seed: i
     mixer = Mixer(graph, edge_weights(graph, kind), owned, [*owned, *others])
     whole = weight_matrix(graph, kind) @ values
     assert mixer.mix(values[owned], [values[agent].tobytes() for agent in others]).tobytes() == whole[owned].tobytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.integers(0, 2**32 - 1), st.data())
+def test_mixing_for_one_agent_adds_as_the_sparse_product_does(graph: Graph, seed: int, data: st.DataObject) -> None:
+    """Whether each neighbour is a node of its own, as where every agent has a process, or some share one."""
+    owned = data.draw(st.integers(0, graph.agents - 1))
+    neighbours = sorted(int(j) for j in graph.neighbours(owned))
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(len(neighbours) - 1, 1)))))
+    parts = [neighbours[low:high] for low, high in pairwise([0, *cuts, len(neighbours)]) if low < high]
+    values = np.random.default_rng(seed).standard_normal((graph.agents, D))
+    values[:: seed % 3 + 1] = -0.0
+    mixer = Mixer(graph, edge_weights(graph, "metropolis"), [owned], [owned, *neighbours])
+    whole = weight_matrix(graph, "metropolis") @ values
+    for sent in (parts, [[agent] for agent in neighbours]):
+        mixed = mixer.mix(values[[owned]], [values[part].tobytes() for part in sent])
+        assert mixed.tobytes() == whole[[owned]].tobytes()
 
 
 @pytest.mark.parametrize("few", [0, 10**6])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.store.rundir import read_metrics
 
 Note = Callable[[str], None]
 
@@ -76,6 +78,8 @@ class AuditReport:
     game: GameResult | Unsupported | None  # None: not asked for
     noise: Mapping[str, Array]  # the median agent's scale u·r^k per round, by the name of the noise
     verdicts: tuple[Verdict, ...]
+    made: str = ""  # by which version the run was resolved, and when
+    gaps: Array | None = None  # at x^0 … x^K, if the run kept its metrics
 
     @property
     def unscored(self) -> str | None:
@@ -128,8 +132,26 @@ def audit(
         game=_game(account, experiment, rounds, note) if game else None,
         noise=_noise(experiment, view.observation if view else None, rounds),
         verdicts=(),
+        made=_made(run),
+        gaps=_gaps(run),
     )
     return replace(report, verdicts=judge(_evidence(report)))
+
+
+def _made(run: Path) -> str:
+    """From the first line of experiment.toml, and its date."""
+    file = run / "experiment.toml"
+    with file.open(encoding="utf-8") as lines:
+        first = lines.readline().removeprefix("#").strip()
+    day = datetime.fromtimestamp(file.stat().st_mtime, tz=UTC).strftime("%Y-%m-%d, %H:%M UTC")
+    return f"{first.rstrip('.')}, on {day}" if first.startswith("Resolved by") else f"Run on {day}"
+
+
+def _gaps(run: Path) -> Array | None:
+    try:
+        return read_metrics(run / "metrics.csv").gap
+    except (OSError, ValueError, AttributeError):  # an audit does not rest on it
+        return None
 
 
 def _attempts(attacks: Sequence[Attack], view: View | None, truth: Truth | None, note: Note) -> list[Finding | Skipped]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import dpp2
 from dpp2.adversary.findings import QUANTITIES
-from dpp2.adversary.report.drawing import svg
-from dpp2.adversary.report.page import Shown, listed, page, section, summary, table
+from dpp2.adversary.report.page import Markup, heated, listed, page, section, table
+from dpp2.adversary.report.what_was_run import what_was_run
 from dpp2.adversary.verdicts import RECOVERED
 from dpp2.store.files import json_text, write_text, write_whole
 from dpp2.studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
@@ -23,6 +24,17 @@ SHOWN = [(what, when) for what in QUANTITIES_COMPARED for when in WHEN]
 _SIZE = (11.0, 11.0)
 _LEAST, _MOST = -12.0, 0.0  # powers of ten that the colours span
 _DARK = -6.0  # below, white letters are easier to read
+_RULE = (
+    f"Recovered means here: to a relative error of {RECOVERED:.0%} or less. First and last: a tenth of the rounds each."
+)
+_CAPTION = (
+    "Every cell has the least relative error that any attack reaches (median over the stated rounds), and that attack: "
+    "1 is as good as not listening, 1e-12 is twelve right digits. The warmer a cell, the more is known."
+)
+_ATTACKERS = (
+    "global: an eavesdropper on all channels; local: on the channels of one agent; partial: on half of the channels",
+    "neighbour: a participant who also listens to what it receives, and knows η",
+)
 
 
 @dataclass(frozen=True)
@@ -82,37 +94,46 @@ def headed(key: Key) -> str:
 
 
 def render(matrix: Matrix) -> str:
-    """A page with the summary, the heat map and the tables."""
+    """A page with the verdict, who recovered what, and the errors: the warmer a cell, the more is known."""
     experiment = matrix.experiment
     lead = f"{experiment.problem.name} problem, {experiment.network.agents} agents, {experiment.run.rounds} rounds"
-    caption = (
-        "Least relative error that any attack reaches (median over the stated rounds): 1 is as good as not listening "
-        "(light), 1e-12 is twelve right digits (dark). Under each number, the attack that reached it."
-    )
-    alt = "Heat map of the least relative error for every attacker and protection"
-    shown = Shown("Heat map", svg(lambda figure: draw(figure, matrix), alt, _SIZE), caption)
     tables = [section(headed(key).capitalize(), _table(matrix, key)) for key in SHOWN]
-    body = [summary(sentences(matrix)), shown.html(), *tables, listed(matrix.notes)]
-    return page("Who learns what under which protection", lead, body)
+    body = [
+        section("Who recovers what", _recoveries(matrix), listed([_RULE])),
+        what_was_run(experiment, f"dpp2 {dpp2.__version__}"),
+        *tables,
+        section("How to read the tables", listed([_CAPTION, *_ATTACKERS, *matrix.notes])),
+    ]
+    return page("Who learns what under which protection", lead, body, verdict(matrix))
 
 
-def sentences(matrix: Matrix) -> list[str]:
-    """One per protection: who recovered what, and when."""
-    said = [f"Recovered means here: to a relative error of {RECOVERED:.0%} or less."]
-    for protection in matrix.protections:
-        parts = []
-        for when in WHEN:
-            found = [f"{QUANTITIES[what]} {_by(matrix, protection, (what, when))}" for what in QUANTITIES_COMPARED]
-            parts.append(f"in the {when} of the rounds {', '.join(found)}")
-        said.append(f"{protection.capitalize()}: {'; '.join(parts)}.")
-    return said
+def verdict(matrix: Matrix) -> str:
+    """Which protection still hides x when the run ends."""
+    late = {name: _who(matrix, name, ("x", LATE)) for name in matrix.protections}
+    hidden = [name for name, who in late.items() if not who]
+    if hidden:
+        return f"When the run ends, x_i is still hidden under: {', '.join(hidden)}."
+    outside = [name for name, who in late.items() if who == ["neighbour"]]
+    if outside:
+        return (
+            f"When the run ends, only {' and '.join(outside)} hides x_i from eavesdroppers, and not from a neighbour."
+        )
+    return "When the run ends, some attacker has x_i under every protection."
+
+
+def _recoveries(matrix: Matrix) -> str:
+    """By protection: who recovered what, and when."""
+    head = ["protection", *(f"{QUANTITIES[what]}, {when}" for what, when in SHOWN)]
+    return table(head, [[name, *(_by(matrix, name, key) for key in SHOWN)] for name in matrix.protections])
 
 
 def _by(matrix: Matrix, protection: str, key: Key) -> str:
-    names = [attacker for attacker in matrix.attackers if _recovered(matrix, attacker, protection, key)]
-    if not names:
-        return "not recovered by these attacks"
-    return "recovered by every attacker" if names == list(matrix.attackers) else f"recovered by {', '.join(names)}"
+    names = _who(matrix, protection, key)
+    return "everybody" if names == list(matrix.attackers) else ", ".join(names) or "nobody"
+
+
+def _who(matrix: Matrix, protection: str, key: Key) -> list[str]:
+    return [attacker for attacker in matrix.attackers if _recovered(matrix, attacker, protection, key)]
 
 
 def _recovered(matrix: Matrix, attacker: str, protection: str, key: Key) -> bool:
@@ -165,5 +186,11 @@ def _panel(axes: Axes, matrix: Matrix, key: Key) -> Any:
 
 
 def _table(matrix: Matrix, key: Key) -> str:
-    rows = [[a, *(matrix.cell(a, p).shown(key) for p in matrix.protections)] for a in matrix.attackers]
+    rows = [[a, *(_warm(matrix.cell(a, p), key) for p in matrix.protections)] for a in matrix.attackers]
     return table(["attacker", *matrix.protections], rows)
+
+
+def _warm(cell: Cell, key: Key) -> Markup:
+    error = cell.errors.get(key, 1.0)
+    log = float(np.log10(max(error, 1e-17)))
+    return heated(cell.shown(key), float(np.clip((_MOST - log) / (_MOST - _LEAST), 0, 1)))

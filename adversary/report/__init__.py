@@ -11,6 +11,7 @@ from dpp2.adversary.report.document import document, notes
 from dpp2.adversary.report.figures import figures
 from dpp2.adversary.report.further import also_found, is_damped
 from dpp2.adversary.report.page import Markup, badge, listed, number, page, section, summary, table
+from dpp2.adversary.report.what_was_run import what_was_run
 
 __all__ = ["document", "render"]
 
@@ -23,6 +24,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
         sentences.headline(report),
         [
             summary(sentences.summary(report)),
+            what_was_run(report.experiment, report.made),
             section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",

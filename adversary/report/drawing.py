@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpp2.adversary.report.words import typeset
 from dpp2.arrays import Array
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Readable on white and on dark grey, and told apart by the colour-blind (after Okabe and Ito).
@@ -38,14 +40,19 @@ _SVG_DPI = 72  # what matplotlib draws SVG with, whatever it is told
 _FLOOR = 1e-17  # an error below is zero: no logarithm shows it
 
 
-def svg(draw: Callable[[Figure], None], alt: str, size: tuple[float, float]) -> str:
+def svg(
+    draw: Callable[[Figure], None],
+    alt: str,
+    size: tuple[float, float],
+    layout: Literal["constrained"] | None = "constrained",
+) -> str:
     """What `draw` draws, as an <svg> element that says in words what it shows."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with mpl.rc_context({**_STYLE, "svg.hashsalt": alt}):  # ids must differ between the figures of a page
-        figure = Figure(figsize=size, layout="constrained", dpi=_SVG_DPI)
+        figure = Figure(figsize=size, layout=layout, dpi=_SVG_DPI)
         FigureCanvasSVG(figure)
         draw(figure)
         _lay_out(figure)
@@ -65,6 +72,27 @@ def _lay_out(figure: Figure) -> None:
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
     figure.set_layout_engine("none")
+
+
+def panel(draw: Callable[[Axes], None], alt: str, size: tuple[float, float] = (4.6, 3.3)) -> str:
+    """One pair of axes, a picture of its own: a page sets several side by side, or on a phone below each other."""
+
+    def drawn(figure: Figure) -> None:
+        wide, high = size
+        axes = figure.add_axes((0.62 / wide, 0.5 / high, 1 - 0.75 / wide, 1 - 0.85 / high))
+        draw(axes)
+        axes.tick_params(which="minor", bottom=False, left=False)
+
+    return svg(drawn, alt, size, layout=None)
+
+
+def panels(pictures: Iterable[str], key: Mapping[str, str] | None = None, *, small: bool = False) -> str:
+    """Pictures side by side; `key` gives the colour of every label, above the pictures and never over data."""
+    items = "".join(
+        f'<li><span style="border-color:{colour}"></span>{typeset(label)}</li>' for label, colour in (key or {}).items()
+    )
+    legend = f'<ul class="key">{items}</ul>' if items else ""
+    return f'{legend}<div class="panels{" small" if small else ""}">{"".join(pictures)}</div>'
 
 
 def positive(values: Array) -> Array:

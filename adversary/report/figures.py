@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import QUANTITIES, Finding
 from dpp2.adversary.game_result import GameResult, Prediction
-from dpp2.adversary.report.drawing import COLOURS, positive, svg
+from dpp2.adversary.report.drawing import COLOURS, panel, panels, positive
 from dpp2.adversary.report.network import network
 from dpp2.adversary.report.page import Shown
 from dpp2.adversary.report.trajectory import trajectory
@@ -19,52 +19,81 @@ from dpp2.privacy import Unsupported
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-_WIDE = (9.0, 3.9)
+_DRAWN = {"x": (QUANTITIES["x"], COLOURS[1]), "gradient": (QUANTITIES["gradient"], COLOURS[0])}
+_SMOOTH = 15  # rounds
 _ROWS = 40  # of a table behind a figure
 
 
 def figures(report: AuditReport, agent: int) -> list[Shown]:
     """All figures that this report has the material for; `agent` is the one whose trajectory is shown."""
-    made = [network(report), trajectory(report, agent), errors(report), epsilon(report), trade_off(report)]
+    made = [
+        convergence(report),
+        errors(report),
+        trajectory(report, agent),
+        network(report),
+        epsilon(report),
+        trade_off(report),
+    ]
     return [one for one in made if one is not None]
 
 
-def errors(report: AuditReport) -> Shown | None:
-    """Relative error against the round for every attack; the scale of the noise beside it."""
-    if not any(finding.errors for finding in report.findings):
+def convergence(report: AuditReport) -> Shown | None:
+    """The gap against the round, where the run wrote it down."""
+    gap = report.gaps
+    if gap is None or len(gap) < 2 or not np.isfinite(gap).any():
         return None
-    colours = {attack.name: COLOURS[n % len(COLOURS)] for n, attack in enumerate(ATTACKS)}
+    shown = np.where(np.isfinite(gap) & (gap < 1e250), np.maximum(gap, 1e-32), np.nan)
+
+    def draw(axes: Axes) -> None:
+        axes.semilogy(shown, lw=1.8, color=COLOURS[0])
+        axes.set(title="gap", xlabel="round k")
+
+    begins, ends = float(gap[0]), float(gap[-1])
+    caption = f"The gap went from {begins:.3e} to {ends:.3e} in {len(gap) - 1} rounds."
+    return Shown("Did it converge?", panels([panel(draw, "The gap against the round")]), caption)
+
+
+def errors(report: AuditReport) -> Shown | None:
+    """Relative error against the round, a picture for each attack; the scale of the noise beside it."""
+    scored = [one for one in report.findings if one.attack.listens and one.errors.keys() & _DRAWN.keys()]
+    if not scored:
+        return None
     first = report.view.observation.first if report.view else 0
-    scales = _noise_lines(report)
+    noise = next(iter(_noise_lines(report).items()), None)
 
-    def panel(axes: Axes, what: str, symbol: str) -> None:
-        for finding in report.findings:
-            if what in finding.errors:
-                values = positive(finding.errors[what].rounds)
-                k = np.arange(first, first + len(values))
-                axes.semilogy(k, values, lw=1.2, color=colours.get(finding.name, COLOURS[-1]), label=finding.name)
-        for label, scale in scales.items():
-            k = np.arange(first, first + len(scale))
-            axes.semilogy(k, np.where(scale > 0, scale, np.nan), ls=":", lw=1.5, color=COLOURS[-1], label=label)
-        axes.set(title=f"relative error of {symbol}", xlabel="round k", ylabel="error (1 = knows nothing)")
-        axes.set_ylim(1e-17, 1e3)
+    def picture(finding: Finding) -> str:
+        def draw(axes: Axes) -> None:
+            for what, (_, colour) in _DRAWN.items():
+                if what in finding.errors:
+                    _smoothed(axes, positive(finding.errors[what].rounds), first, colour)
+            if noise is not None:
+                k = np.arange(first, first + len(noise[1]))
+                axes.semilogy(k, np.where(noise[1] > 0, noise[1], np.nan), ls=":", lw=1.5, color=COLOURS[-1])
+            axes.set(title=finding.name, ylim=(1e-17, 1e3), yscale="log")
 
-    def draw(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2, sharey=True)
-        panel(left, "x", "x_i")
-        panel(right, "gradient", "∇f_i")
-        handles, labels = left.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        return panel(draw, f"Relative errors of {finding.name} against the round", (3.5, 2.5))
 
+    key = {symbol: colour for what, (symbol, colour) in _DRAWN.items() if any(what in one.errors for one in scored)}
+    if noise is not None:
+        key[f"{noise[0]} (dotted)"] = COLOURS[-1]
     caption = (
-        "Relative error over all agents seen, on a logarithmic scale: 1 is as good as not listening, 1e-2 is two right "
-        "digits. The dotted line is the scale of the noise in the same round, in the problem's units."
+        "Relative error against the round, on a logarithmic scale: 1 is as good as not listening, 1e-2 is two right "
+        f"digits. Bold: the median of {_SMOOTH} rounds in a row. Pale: every single round. Where the pale line jumps, "
+        "the attack finds the right answer in some rounds and a wrong one in others."
     )
-    alt = "Relative errors of every attack on x and on the gradient against the round, with the noise scale"
     head, rows = _errors_as_numbers(report, first)
-    return Shown("How close each attack comes", svg(draw, alt, (9.0, 4.6)), caption, head, rows)
+    return Shown("How close each attack comes", panels(map(picture, scored), key, small=True), caption, head, rows)
+
+
+def _smoothed(axes: Axes, values: Array, first: int, colour: str) -> None:
+    """Every round, pale, and the running median; a median of which most rounds have no estimate is none."""
+    k = np.arange(first, first + len(values))
+    axes.semilogy(k, values, lw=0.6, alpha=0.3, color=colour)
+    half = _SMOOTH // 2
+    padded = np.pad(np.where(np.isnan(values), np.inf, values), half, mode="edge")
+    median = np.median(np.lib.stride_tricks.sliding_window_view(padded, _SMOOTH), axis=1)
+    axes.semilogy(k, np.where(np.isfinite(median), median, np.nan), lw=1.6, color=colour)
 
 
 def _errors_as_numbers(report: AuditReport, first: int) -> tuple[list[str], list[list[str]]]:
@@ -99,27 +128,31 @@ def epsilon(report: AuditReport) -> Shown | None:
     log10 = np.where(np.isfinite(cost.curve.log10), cost.curve.log10, np.nan)
     rounds = np.arange(1, len(log10) + 1)
 
-    def panel(axes: Axes, until: int, title: str) -> None:
-        axes.plot(rounds[:until], log10[:until], lw=2, color=COLOURS[0], label="exact account")
-        shown = cost.paper_rounds <= until
-        paper = cost.paper_log10[shown]
-        axes.plot(cost.paper_rounds[shown], paper, lw=1.2, ls="--", color=COLOURS[1], label="paper's Theorem 3")
+    short = played.game.rounds if isinstance(played, GameResult) else len(rounds)
+    key = {"exact account": COLOURS[0], "paper's Theorem 3": COLOURS[1], "proven by the game": COLOURS[2]}
+
+    def whole(axes: Axes) -> None:
+        axes.plot(rounds, log10, lw=2, color=COLOURS[0])
+        axes.set(title="log₁₀ ε(K), the whole run", xlabel="rounds K")
+
+    def begun(axes: Axes) -> None:
+        axes.plot(rounds[:short], log10[:short], lw=2, color=COLOURS[0])
+        shown = cost.paper_rounds <= short
+        axes.plot(cost.paper_rounds[shown], cost.paper_log10[shown], lw=1.4, ls="--", color=COLOURS[1])
         if isinstance(played, GameResult):
             proven = np.array([bound.value for bound in played.bounds])
             with np.errstate(divide="ignore"):
                 points = np.where(proven > 0, np.log10(proven), np.nan)
-            axes.plot(played.stops, points, "o-", ms=4, lw=1, color=COLOURS[2], label="proven by the game")
-        axes.set(title=title, xlabel="rounds K", ylabel="log₁₀ ε(K)")
-        axes.legend(loc="best")
+            axes.plot(played.stops, points, "o-", ms=4, lw=1, color=COLOURS[2])
+        axes.set(title=f"log₁₀ ε(K), the first {short} rounds", xlabel="rounds K")
 
-    def draw(figure: Figure) -> None:
-        short = played.game.rounds if isinstance(played, GameResult) else len(rounds)
-        if short == len(rounds):
-            panel(figure.subplots(), short, "what K rounds cost the worst-off agent")
-            return
-        left, right = figure.subplots(1, 2)
-        panel(left, len(rounds), "the whole run")
-        panel(right, short, f"the first {short} rounds, which the game plays")
+    pictures = [panel(begun, "ε against the number of rounds, as far as the game goes")]
+    if short < len(rounds):
+        pictures.append(panel(whole, "ε against the number of rounds, the whole run"))
+    if not cost.paper_rounds.size:
+        del key["paper's Theorem 3"]
+    if not isinstance(played, GameResult):
+        del key["proven by the game"]
 
     caption = "Powers of ten: 0 is ε = 1, and e^ε is the factor by which what was overheard can change anybody's odds."
     if isinstance(played, GameResult):
@@ -127,7 +160,7 @@ def epsilon(report: AuditReport) -> Shown | None:
             f" Each point is a lower bound from {played.trials:,} games at confidence "
             f"{percent(played.bound.confidence)}; what the first rounds prove holds for the whole run."
         )
-    return Shown("What the run costs", svg(draw, "ε against the number of rounds", _WIDE), caption)
+    return Shown("What the run costs", panels(pictures, key), caption)
 
 
 def trade_off(report: AuditReport) -> Shown | None:
@@ -139,12 +172,9 @@ def trade_off(report: AuditReport) -> Shown | None:
 
     def curve(axes: Axes, left: bool) -> None:
         if isinstance(prediction, Prediction):
-            for rates, label, style in (
-                (prediction.pair, "predicted for this pair", "-"),
-                (prediction.account, "limit set by the account", "--"),
-            ):
+            for rates, colour in ((prediction.pair, COLOURS[0]), (prediction.account, COLOURS[2])):
                 shown = 1 - rates if left else np.where(rates > 0, rates, np.nan)
-                axes.plot(prediction.false_positive, shown, style, color=COLOURS[0], lw=1.4, label=label)
+                axes.plot(prediction.false_positive, shown, color=colour, lw=1.4)
         low, high = measured.false_negative_band
         spread = np.stack([measured.false_negative - low, high - measured.false_negative])
         sides = measured.false_positive_band
@@ -152,21 +182,26 @@ def trade_off(report: AuditReport) -> Shown | None:
         y = 1 - measured.false_negative if left else measured.false_negative
         spread = spread[::-1] if left else spread
         axes.errorbar(
-            measured.false_positive, y, spread, across, ".", ms=4, lw=0.8, color=COLOURS[1], label="measured, with band"
+            measured.false_positive, y, spread, across, ".", ms=4, lw=0.8, color=COLOURS[1], errorevery=2, alpha=0.8
         )
 
-    def draw(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2)
-        curve(left, True)
-        left.plot([0, 1], [0, 1], ":", color=COLOURS[-1], label="blind guessing")
-        left.set(title="the optimal test", xlabel="false positives (rate)", ylabel="true positives (rate)")
-        left.legend(loc="lower right")
-        curve(right, False)
-        right.set(title="the same, logarithmic", xlabel="false positives (rate)", ylabel="false negatives (rate)")
-        right.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-5, 1))
+    def linear(axes: Axes) -> None:
+        axes.plot([0, 1], [0, 1], ":", color=COLOURS[-1])
+        curve(axes, True)
+        axes.set(title="true positives (rate)", xlabel="false positives (rate)")
+
+    def logarithmic(axes: Axes) -> None:
+        curve(axes, False)
+        axes.set(title="false negatives (rate)", xlabel="false positives (rate)")
+        axes.set(xscale="log", yscale="log", xlim=(1e-5, 1), ylim=(1e-5, 1))
 
     alt = "True against false positives of the likelihood-ratio test, measured and predicted"
-    return Shown("Telling two objectives apart", svg(draw, alt, _WIDE), _trade_off_caption(played))
+    key = {"measured, with band": COLOURS[1]}
+    if isinstance(prediction, Prediction):
+        key |= {"predicted for this pair": COLOURS[0], "limit set by the account": COLOURS[2]}
+    key["blind guessing (dotted)"] = COLOURS[-1]
+    pictures = [panel(linear, alt), panel(logarithmic, f"{alt}, logarithmic")]
+    return Shown("Telling two objectives apart", panels(pictures, key), _trade_off_caption(played))
 
 
 def _trade_off_caption(played: GameResult) -> str:

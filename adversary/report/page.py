@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from dpp2.adversary.report.words import explained, typeset
 from dpp2.adversary.style import STYLE
 
 _STYLE = (
@@ -26,6 +27,18 @@ td.number { white-space: nowrap; }
 .held { color: var(--calm); } .broken { color: var(--alarm); } .open { color: var(--open); }
 figure { margin: 0; }
 figure svg, figure img { width: 100%; height: auto; display: block; }
+.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: .75rem 1.25rem; }
+.panels > svg { max-width: 34rem; }
+.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)); }
+.key { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0 0 .5rem; padding: 0; list-style: none;
+       font-size: .875rem; }
+.key span { display: inline-block; width: 1.5rem; border-top: 3px solid; margin-right: .5rem; vertical-align: middle; }
+sub, sup { line-height: 0; font-size: .75em; }
+abbr { text-decoration: underline dotted 1px; text-underline-offset: .2em; cursor: help; }
+.words { display: grid; grid-template-columns: minmax(7rem, auto) 1fr; gap: .35rem 1.25rem; margin: 0;
+         font-size: .9375rem; }
+.words dt { font-weight: 600; } .words dd { margin: 0; color: var(--quiet); }
+td.heat { background: color-mix(in srgb, var(--alarm) calc(var(--known) * 1%), transparent); padding-left: .5rem; }
 figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
 details { margin-top: .75rem; }
 .notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
@@ -40,8 +53,8 @@ details { margin-top: .75rem; }
                        font-weight: 400; white-space: normal; }
   .scroll td:first-child { padding-left: 0; font-weight: 600; }
   .scroll td:first-child::before { content: none; }
-  figure .drawn { overflow-x: auto; }
-  figure .drawn svg, figure .drawn img { min-width: 34rem; }
+  .scroll td.heat { padding-left: 42%; }
+  .words { grid-template-columns: 1fr; gap: .1rem; } .words dd { margin: 0 0 .5rem; }
 }
 @media print { main > section { break-inside: avoid; border: 0; padding: 0; } }
 """
@@ -61,38 +74,39 @@ class Shown:
     def html(self) -> str:
         numbers = f"<details><summary>Numbers</summary>{table(self.head, self.rows)}</details>" if self.rows else ""
         return (
-            f"<section><h2>{escape(self.title)}</h2><figure>"
-            f'<div class="drawn" tabindex="0" role="region" aria-label="{escape(self.title)}">{self.picture}</div>'
-            f"<figcaption>{escape(self.caption)}</figcaption></figure>{numbers}</section>"
+            f"<section><h2>{typeset(self.title)}</h2><figure>{self.picture}"
+            f"<figcaption>{typeset(self.caption)}</figcaption></figure>{numbers}</section>"
         )
 
 
 def page(title: str, lead: str, body: Sequence[str], verdict: str = "") -> str:
     """A whole document; `body` is markup already. `verdict` is one line, for those who read no further."""
-    first = f"<p><strong>{escape(verdict)}</strong></p>" if verdict else ""
+    first = f"<p><strong>{typeset(verdict)}</strong></p>" if verdict else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f'<body><main><header><h1>{escape(title)}</h1>{first}<p class="lead">{escape(lead)}</p></header>\n'
-        + "\n".join(body)
+        "<body><main>"
+        + explained(
+            f'<header><h1>{escape(title)}</h1>{first}<p class="lead">{typeset(lead)}</p></header>\n' + "\n".join(body)
+        )
         + "\n</main></body></html>\n"
     )
 
 
 def summary(sentences: Sequence[str]) -> str:
     """What somebody who reads no further should know."""
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    items = "".join(f"<li>{typeset(sentence)}</li>" for sentence in sentences)
     return f'<section class="summary" aria-label="Summary"><ul>{items}</ul></section>'
 
 
 def section(title: str, *markup: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{''.join(markup)}</section>"
+    return f"<section><h2>{typeset(title)}</h2>{''.join(markup)}</section>"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are text, unless they are markup made by `badge` or `number`."""
-    header = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    header = "".join(f'<th scope="col">{typeset(cell)}</th>' for cell in head)
     body = "".join(f"<tr>{''.join(map(_cell, row, head))}</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -112,11 +126,16 @@ def number(text: str) -> Markup:
     return Markup(f'<td class="number">{escape(text)}</td>')
 
 
+def heated(text: str, known: float) -> Markup:
+    """A cell as warm as what it tells is known: 0 is nothing, 1 everything."""
+    return Markup(f'<td class="heat" style="--known:{45 * known:.0f}">{typeset(text)}</td>')
+
+
 def listed(items: Sequence[str]) -> str:
-    return f'<ul class="notes">{"".join(f"<li>{escape(item)}</li>" for item in items)}</ul>' if items else ""
+    return f'<ul class="notes">{"".join(f"<li>{typeset(item)}</li>" for item in items)}</ul>' if items else ""
 
 
 def _cell(cell: str, head: str) -> str:
     """On a phone a row stands upright, and each cell has its head beside it."""
-    markup = cell if isinstance(cell, Markup) else f"<td>{escape(cell)}</td>"
-    return markup.replace("<td", f'<td data-head="{escape(head)}"', 1)
+    markup = cell if isinstance(cell, Markup) else f"<td>{typeset(cell)}</td>"
+    return markup.replace("<td", f'<td data-head="{escape(head.replace("_i", "ᵢ"))}"', 1)

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dpp2.adversary.audit import AuditReport
 from dpp2.adversary.findings import Finding
-from dpp2.adversary.report.drawing import COLOURS, positive, svg
+from dpp2.adversary.report.drawing import COLOURS, panel, panels, positive
 from dpp2.adversary.report.page import Shown
 from dpp2.arrays import Array
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,14 @@ def trajectory(report: AuditReport, agent: int) -> Shown | None:
         return None
     alt = f"Message of agent {agent} as overheard, and its true and recovered x over {len(shown.k)} rounds"
     caption = (
-        f"Left, what the wire shows of agent {agent}; right, its true x (broad) and what {shown.attack} made of the "
-        "wire (thin). Where the thin line runs inside the broad one, x is known. Units are those of the problem's x."
+        f"First, what the wire shows of agent {agent}; then its true x (broad), and what the {shown.attack} attack makes "
+        f"of the wire (thin), both in coordinate {shown.coordinate}. Where the thin line runs inside the broad one, x "
+        "is known. Units are those of the problem's x."
     )
-    picture = svg(lambda figure: _draw(figure, shown), alt, (9.0, 3.9))
+    key = {"true x": COLOURS[5], f"recovered by {shown.attack}": COLOURS[1]}
+    picture = panels(
+        [panel(lambda axes: _wire(axes, shown), f"{alt}: left"), panel(lambda axes: _inside(axes, shown), alt)], key
+    )
     head = ["coordinate", f"x of agent {agent} in round {shown.k[-1]}", f"recovered by {shown.attack}"]
     rows = [[str(c), f"{true:.6g}", f"{found:.6g}"] for c, (true, found) in enumerate(shown.last)]
     return Shown("What was sent, and what was recovered from it", picture, caption, head, rows)
@@ -66,18 +70,19 @@ def _taken(report: AuditReport, agent: int) -> Trajectory | None:
     return Trajectory(agent, c, phase, attack.name, first + k, sent[k, agent, c], x[k, c], recovered[:, c], last)
 
 
-def _draw(figure: Figure, shown: Trajectory) -> None:
-    wire, inside = figure.subplots(1, 2)
+def _wire(wire: Axes, shown: Trajectory) -> None:
     wire.plot(shown.k, shown.sent, lw=0.8, color=COLOURS[-1])
     wire.set(title=f"overheard: message {shown.phase} of agent {shown.agent}")
-    wire.set(xlabel="round k", ylabel=f"{shown.phase}, coordinate {shown.coordinate}")
-    inside.plot(shown.k, shown.true, lw=4, alpha=0.5, color=COLOURS[5], label="true x")
-    inside.plot(shown.k, shown.recovered, lw=1.2, color=COLOURS[1], label=f"recovered by {shown.attack}")
+    wire.set(xlabel="round k")
+
+
+def _inside(inside: Axes, shown: Trajectory) -> None:
+    inside.plot(shown.k, shown.true, lw=4, alpha=0.5, color=COLOURS[5])
+    inside.plot(shown.k, shown.recovered, lw=1.2, color=COLOURS[1])
     low, high = shown.true.min(), shown.true.max()
     margin = 0.3 * (high - low) + 1e-12
     inside.set(title=f"kept to itself: x of agent {shown.agent}", ylim=(low - margin, high + margin))
-    inside.set(xlabel="round k", ylabel=f"x, coordinate {shown.coordinate}")
-    inside.legend(loc="lower right")
+    inside.set(xlabel="round k")
 
 
 def _closest_throughout(report: AuditReport) -> Finding | None:

@@ -183,10 +183,17 @@ async def nodes(
         channels = [open_channel(identity, addresses[node[0]], node_name(node), CHANNEL_OPTIONS) for node in flat]
         controls = [wire_pb2_grpc.ControlStub(await stack.enter_async_context(channel)) for channel in channels]
         request = wire_pb2.PrepareRequest(run=prepared.run_id, digest=prepared.experiment.digest)
-        await asyncio.gather(*(control.Prepare(request) for control in controls))
+        hosted = iter(controls)
+        await asyncio.gather(*(_prepare([next(hosted) for _ in process], request) for process in groups))
         side = Nodes(controls, prepared.run_id, processes)
         stack.callback(side.cancel)
         yield side
+
+
+async def _prepare(controls: Sequence[Any], request: Any) -> None:
+    """The nodes of one process, one by one: each waits for its files, and meanwhile the others hear no calls."""
+    for control in controls:
+        await control.Prepare(request)
 
 
 async def workers(

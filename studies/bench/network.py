@@ -36,6 +36,7 @@ from dpp2.studies.bench.contenders import (
     taking_turns,
     together,
 )
+from dpp2.studies.bench.delays import Delayed, delayed
 from dpp2.studies.bench.network_numbers import (
     AgainstBare,
     Memory,
@@ -49,6 +50,7 @@ from dpp2.studies.bench.network_numbers import (
 from dpp2.studies.tables import TextTable
 
 _NEVER = 10**9  # rounds between checkpoints
+_DELAYS = (0.001, 0.01, 0.05)  # seconds, one way
 
 
 class NetworkBenchmark(Benchmark[NetworkMeasured]):
@@ -73,6 +75,7 @@ async def _bench(note: Note, python: str | None) -> NetworkMeasured:
         ten_agents=await _ten_agents(note, python),
         wide=await _wide(note),
         overhead=await _overhead(note),
+        delayed=await _delayed(note),
         memory=await _memory(note),
         start_up=_start_up(note),
         tier3=await tier3.networked(note),
@@ -164,6 +167,16 @@ async def _overhead(note: Note) -> Overhead:
         rates = await taking_turns(sides, dict.fromkeys(sides, 20))
     plain_rate = rates["plain"]
     return Overhead(plain_rate, tls=plain_rate / rates["tls"] - 1, checkpoints=plain_rate / rates["saving"] - 1)
+
+
+async def _delayed(note: Note) -> list[Delayed]:
+    """A ring of 6, a process each, on a network that takes its time."""
+    prepared = _prepared(**{"network.topology": "ring", "network.agents": 6})
+    found = []
+    for seconds in _DELAYS:
+        note(f"6 agents, {1000 * seconds:g} ms one way")
+        found.append(await delayed(prepared, seconds))
+    return found
 
 
 async def _memory(note: Note) -> Memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dpp2.store.documents import OPTIONAL
+from dpp2.studies.bench.delays import Delayed
 from dpp2.studies.bench.tier3 import BesideDpp2
 from dpp2.studies.tables import TextTable
 
@@ -75,6 +76,7 @@ class NetworkMeasured:
     ten_agents: AgainstBare
     wide: Wide
     overhead: Overhead
+    delayed: list[Delayed]
     memory: Memory
     start_up: StartUp
     tier3: BesideDpp2
@@ -86,6 +88,7 @@ def table(measured: NetworkMeasured) -> TextTable:
         *_against_bare("50 agents, 255 edges, a process each", measured.fifty_processes),
         *_against_bare("10 agents, 25 edges, a process each", measured.ten_agents),
         *_shapes(measured.wide, measured.together),
+        *map(_delayed, measured.delayed),
         *_costs(measured.overhead, measured.memory, measured.start_up),
         *((*row[:2], "", "", row[2]) for row in measured.tier3.rows("a round of dpp3, 50 agents in 2 nodes", "≤ 1")),
     ]
@@ -111,6 +114,12 @@ def _shapes(wide: Wide, together: Together) -> list[Row]:
         ("4 agents, d = 100,000", ours, bare, f"{wide.of_bare:.2f}", "≥ 0.50"),
         ("50 agents in 2 nodes", rates, "", "", "≥ 20×"),
     ]
+
+
+def _delayed(one: Delayed) -> Row:
+    what = f"{one.agents} agents, a process each, {1000 * one.one_way:.1f} ms one way"
+    rates = f"{one.rounds_per_second:.1f} rounds/s of {one.most:.1f}, {1000 * one.besides:.1f} ms besides the delays"
+    return what, f"{rates}, {1000 * one.cpu_per_round:.2f} ms of CPU of a node", "", "", ""
 
 
 def _costs(overhead: Overhead, memory: Memory, start: StartUp) -> list[Row]:

@@ -54,6 +54,7 @@ class Looked:
         self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
         self._browser = browser
         if traced:
+            self.page.goto("about:blank")  # a browser that starts a process for the page is not the page
             browser.start_tracing(page=self.page, categories=["toplevel"])
         self.page.goto(url)
 

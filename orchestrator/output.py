@@ -19,6 +19,7 @@ from dpp2.store.files import json_text
 Show = Callable[[int, int, str], None]  # done so far, of how many, a note
 
 HEARTBEAT_SECONDS = 10.0
+_STANDING_SECONDS = 5.0  # after which it is said how long something has been going on
 _PREPARING = "preparing"
 
 # No markup and no emoji: what is printed holds paths, and a directory may well be called "[b]" or ":smile:".
@@ -73,15 +74,20 @@ def _bar(what: str) -> Iterator[Show]:
 @contextmanager
 def _heartbeat(what: str) -> Iterator[Show]:
     """From a thread of its own: what takes long may not report for a while."""
-    began, ended, state, first = time.monotonic(), Event(), [_PREPARING], list[tuple[float, int]]()
+    began, ended, first = time.monotonic(), Event(), list[tuple[float, int]]()
+    state: list[tuple[str, float | None]] = [(_PREPARING, None)]  # since when, where nobody can say how long it takes
 
     def show(done: int, total: int, note: str) -> None:
-        first.append((time.monotonic(), done)) if not first else None
-        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}{_left(*first[0], done, total)}"
+        now = time.monotonic()
+        first.append((now, done)) if not first else None
+        left = _left(*first[0], done, total)
+        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}{left}", None if left else now
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
-            errors.print(f"{what}: {state[0]} ({time.monotonic() - began:.0f} s)")
+            (doing, since), now = state[0], time.monotonic()
+            standing = "" if since is None or now - since < _STANDING_SECONDS else f" for {now - since:.0f} s"
+            errors.print(f"{what}: {doing}{standing} ({now - began:.0f} s)")
 
     thread = Thread(target=beat, daemon=True)
     thread.start()

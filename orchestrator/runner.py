@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,11 +31,26 @@ class FinishedRun:
     directory: RunDirectory
     result: Result
     began_at: int  # the round that it began or went on with
+    steps: Mapping[str, float]  # what was done beside the rounds, and for how many seconds
 
     @property
     def stopped_at_once(self) -> bool:
         """Whether the budget left no round to be run."""
         return self.result.privacy.stopped is not None and self.result.rounds == self.began_at
+
+
+class Steps:
+    """Says what is done before the first round and after the last, and notes how long it takes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.seconds = progress, dict[str, float]()
+
+    @contextmanager
+    def step(self, what: str, done: int, total: int) -> Iterator[None]:
+        self.progress(done, total, what)
+        began = time.perf_counter()
+        yield
+        self.seconds[what] = time.perf_counter() - began
 
 
 def start(
@@ -52,9 +69,10 @@ def start(
     """
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
-    simulation = _simulation(experiment, progress)
+    steps = Steps(progress)
+    simulation = _simulation(experiment, steps)
     with new_run(out, stem=stem, force=force) as directory:
-        return _charged(simulation, directory, progress, shape, begun)
+        return _charged(simulation, directory, steps, shape, begun)
 
 
 def resume(
@@ -72,26 +90,28 @@ def resume(
         experiment = Experiment.load(path / "experiment.toml", overrides)
         shape = cluster or ClusterShape()
         transport_of(experiment, shape)
-        simulation = _simulation(experiment, progress, directory.secrets(experiment))
+        steps = Steps(progress)
+        simulation = _simulation(experiment, steps, directory.secrets(experiment))
         directory.check_same(simulation.experiment)
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:
             simulation.restore(snapshot)
-        return _charged(simulation, directory, progress, shape, begun)
+        return _charged(simulation, directory, steps, shape, begun)
 
 
 def _charged(
-    simulation: Simulation, directory: RunDirectory, progress: Progress, shape: ClusterShape, begun: Begun
+    simulation: Simulation, directory: RunDirectory, steps: Steps, shape: ClusterShape, begun: Begun
 ) -> FinishedRun:
     """Charge before the first round, settle after the last; only a kill leaves the charge standing.
 
     Nodes keep their own account of what they send, in the same ledger; then the run is only told how far it goes.
     """
-    progress(simulation.k, simulation.allowance.rounds, "consulting the ledgers")
+    rounds = simulation.allowance.rounds
     ledgers, transport = LedgerFile(directory.ledger), transport_of(simulation.experiment, shape)
     began_at = simulation.k
     try:
-        (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)
+        with steps.step("consulting the ledgers", simulation.k, rounds):
+            (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)
     except BadInput:
         directory.discard()
         raise
@@ -101,23 +121,25 @@ def _charged(
         directory.begin(simulation.prepared)
         begun(directory.path)
         with logged(simulation, directory) as tell_end:
-            transport.run(simulation, directory, shape, progress)
-            progress(simulation.allowance.rounds, simulation.allowance.rounds, "writing results, then settling ledgers")
-            result = write_results(simulation, directory)
+            transport.run(simulation, directory, shape, steps.progress)
+            with steps.step("writing results", rounds, rounds):
+                result = write_results(simulation, directory)
             tell_end(result)
-        return FinishedRun(directory, result, began_at)
+        return FinishedRun(directory, result, began_at, steps.seconds)
     finally:
         if not transport.keeps_accounts:
-            ledgers.settle(simulation.budget)
+            with steps.step("settling the ledgers", rounds, rounds):
+                ledgers.settle(simulation.budget)
 
 
-def _simulation(experiment: Experiment, progress: Progress, secrets: Secrets | None = None) -> Simulation:
+def _simulation(experiment: Experiment, steps: Steps, secrets: Secrets | None = None) -> Simulation:
     """Of a million agents each step takes some seconds, so it is said which one is being done."""
+    rounds = experiment.run.rounds
     try:
-        progress(0, experiment.run.rounds, "drawing the graph and checking its weights")
-        prepared = PreparedRun.of(experiment, secrets)
-        progress(0, experiment.run.rounds, f"drawing the objectives of {prepared.graph.agents:,} agents")
-        return Simulation(prepared)
+        with steps.step("drawing the graph and checking its weights", 0, rounds):
+            prepared = PreparedRun.of(experiment, secrets)
+        with steps.step(f"drawing the objectives of {prepared.graph.agents:,} agents", 0, rounds):
+            return Simulation(prepared)
     except MemoryError as error:
         wanted = f"rounds, agents and dimension whose records fit in memory ({error})"
-        raise BadInput("run.rounds", experiment.run.rounds, wanted) from None
+        raise BadInput("run.rounds", rounds, wanted) from None

@@ -20,6 +20,8 @@ from dpp2.privacy import Epsilon, Unsupported
 from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
 
+_LONG_SECONDS = 5.0  # beside the rounds: then it is said what took so long
+
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The run directory itself (default: runs/NAME-1, -2, …).")
 ]
@@ -193,6 +195,9 @@ def _print_summary(finished: FinishedRun) -> None:
         f"{result.rounds} rounds in {result.seconds:.2f} s ({result.rounds_per_second:,.0f} a second), "
         f"{metrics.bytes.sum() / 1e6:,.1f} MB sent"
     )
+    if (beside := sum(finished.steps.values())) >= _LONG_SECONDS:
+        each = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in finished.steps.items())
+        console.print(f"beside the rounds {beside:.1f} s: {each}")
     console.print(
         f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"

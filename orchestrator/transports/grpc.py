@@ -66,6 +66,7 @@ class Grpc:
         herald = Herald(errors.print)
         logged = LoggedDrive(directory.log, prepared, rounds, tls=tls, tap=str(getattr(tap, "name", "")))
         logged.begin(groups, simulation.k)
+        progress(simulation.k, rounds, f"starting {len(groups)} node{'s' * (len(groups) > 1)}")
 
         def heard(drive: Drive) -> None:
             clock.hear(drive)

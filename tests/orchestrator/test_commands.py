@@ -173,6 +173,17 @@ class TestHeartbeat:
         assert left
         assert float(left[1]) * {"s": 1, "min": 60}[left[2]] > 90
 
+    def test_says_for_how_long_a_step_has_been_going_on(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(output, "HEARTBEAT_SECONDS", 0.01)
+        monkeypatch.setattr(output, "_STANDING_SECONDS", 0.0)
+        with progress_bar("rounds") as show:
+            show(0, 20, "drawing the graph")
+            self.next_line(capsys)
+            line = self.next_line(capsys)
+        assert re.fullmatch(r"rounds: 0 of 20, drawing the graph for \d+ s \(\d+ s\)", line)
+
     def next_line(self, capsys: pytest.CaptureFixture[str]) -> str:
         said = ""
         while not said.endswith("\n"):
@@ -186,14 +197,28 @@ class TestHeartbeat:
         assert capsys.readouterr().err == ""
 
 
+def test_a_run_says_what_took_long_beside_its_rounds(
+    dpp2: Any, small: list[str], quick_plot: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("dpp2.orchestrator.cli.run._LONG_SECONDS", 1000.0)
+    assert "beside the rounds" not in dpp2("run", *small, "--out", tmp_path / "soon").out
+    monkeypatch.setattr("dpp2.orchestrator.cli.run._LONG_SECONDS", 0.0)
+    said = dpp2("run", *small, "--out", tmp_path / "long").out
+    assert re.search(r"^beside the rounds \d+\.\d s: drawing the graph .* \d+\.\d s, .*ledgers \d+\.\d s$", said, re.M)
+
+
 def test_a_run_says_what_it_does_before_its_first_round_and_after_its_last(tmp_path: Path, quick_plot: None) -> None:
     from dpp2 import Experiment
     from dpp2.orchestrator import runner
 
     told: list[str] = []
     experiment = Experiment.load(overrides={"network.topology": "ring", "network.agents": 4, "run.rounds": 3})
-    runner.start(experiment, tmp_path / "run", stem="", force=False, progress=lambda *seen: told.append(seen[2]))
+    finished = runner.start(
+        experiment, tmp_path / "run", stem="", force=False, progress=lambda *seen: told.append(seen[2])
+    )
     assert told[:2] == ["drawing the graph and checking its weights", "drawing the objectives of 4 agents"]
     assert told[2] == "consulting the ledgers"
-    assert told[-1] == "writing results, then settling ledgers"
+    assert told[-2:] == ["writing results", "settling the ledgers"]
+    assert [*finished.steps] == [*told[:3], *told[-2:]]
+    assert all(seconds > 0 for seconds in finished.steps.values())
     assert os.path.exists(tmp_path / "run/metrics.csv")

@@ -121,7 +121,7 @@ def may_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         f"ends lower than the other, whichever of {plan.searches} independent searches of the one is set beside "
         f"whichever of the other (Student's t on paired ln Ŵ over {plan.seeds} fresh seeds, {100 * LEVEL:g} % for the "
         "whole page by Holm's correction); and by a factor that is larger than the luck of either: the most by which "
-        "two searches of that method ended apart anywhere on the same data.",
+        "two searches of that method ended apart anywhere on this page.",
         *_searches_apart(rankings),
         f"Every method of a cell had the same number of tuning runs ({_listed(runs)} in {plan.searches} searches, by "
         f"cell); {edges} of {len(made.results)} winners lie at an end of a range.",

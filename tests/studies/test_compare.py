@@ -366,7 +366,7 @@ def test_what_is_held_against_a_comparison_is_checked_before_the_work(tmp_path: 
     )
     assert again.code == 0
     page = (tmp_path / "two" / "comparison.md").read_text()
-    assert "The same command with seed 1, which shares no random number with this one, turns round" in page
+    assert "A comparison on mine with seed 1, which shares no random number with this one, turns round" in page
 
 
 def test_data_sets_are_files_or_names() -> None:

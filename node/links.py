@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -27,7 +26,7 @@ class Stream(Protocol):
 
     async def read(self) -> Any: ...
 
-    def write(self, frame: bytes, /) -> Coroutine[Any, Any, None]: ...
+    async def write(self, frame: bytes, /) -> None: ...
 
 
 class Conversation(Protocol):
@@ -40,9 +39,6 @@ class Conversation(Protocol):
 
     async def wait_for_room(self) -> None: ...
 
-    def when_carried_out(self, action: Callable[[], None]) -> None:
-        """Do this once the machine's effects have all been carried out: only then is on record what was sent."""
-
 
 async def serve(link: Link, stream: Stream, conversation: Conversation) -> None:
     """Speak over one stream until it ends.
@@ -52,79 +48,53 @@ async def serve(link: Link, stream: Stream, conversation: Conversation) -> None:
     """
     outgoing = conversation.outgoing
     writing = _Writing(outgoing, stream)
+    writer = asyncio.create_task(writing.drain())
     try:
         async with asyncio.timeout(None) as limit:
             end = _ending(limit)
-            writing.on_end = outgoing.on_end = end
-            outgoing.on_put = partial(conversation.when_carried_out, writing.go_on)
-            writing.go_on()
+            writer.add_done_callback(end)
+            outgoing.on_end = end
             try:
                 await _listen(stream, conversation)
             finally:
-                writing.on_end = None
+                writer.remove_done_callback(end)
     except TimeoutError:
         pass
     finally:
         link.close(outgoing)
         writing.watch.cancel()
-        if writing.busy:  # gRPC has a frame that cannot be taken back
-            writing.on_end = partial(link.read_at_last, writing)
-            link.leave_unread(writing)
+        await _let_go(link, writing, writer)
     if outgoing.fault is not None:
         raise PeerFault(outgoing.fault.kind, outgoing.fault.detail)  # itself would keep all that it passes through
 
 
 class _Writing:
-    """Writes frames to a stream. A peer that does not read them in time is a fault: it may come back.
-
-    A write begins as soon as its frame is there, and its steps are taken here: the turns of a task, which come later,
-    cost an eighth of a message.
-    """
+    """Writes frames to a stream. A peer that does not read them in time is a fault: it may come back."""
 
     def __init__(self, outgoing: Outgoing, stream: Stream) -> None:
         self._outgoing, self._stream = outgoing, stream
         self._loop = asyncio.get_running_loop()
-        self._write: Coroutine[Any, Any, None] | None = None  # that is under way
-        self._until = inf  # when its frame must have been written
-        self.on_end: Callable[[], None] | None = None  # nothing can be written any more, or the last frame has been
+        self._until = inf  # when the frame that is being written must have been
         self.watch = self._loop.call_later(UNREAD_SECONDS, self._look)
 
     @property
     def busy(self) -> bool:
         """gRPC has a frame and has not got rid of it."""
-        return self._write is not None
+        return self._until < inf
 
-    def go_on(self) -> None:
-        """There may be something to write. A write that is under way goes on by itself."""
-        if not self.busy:
-            self._run()
-
-    def _run(self, _: Any = None) -> None:
-        """As a task does: up to something that must be waited for, which raises its own exceptions."""
-        try:
-            while (write := self._write or self._begin()) is not None:
-                try:
-                    waited_for = write.send(None)
-                except StopIteration:
-                    self._write = None
-                else:
-                    waited_for._asyncio_future_blocking = False  # we heard of it, and call back
-                    waited_for.add_done_callback(self._run)
-                    return
-        except (Exception, asyncio.CancelledError) as error:
-            self._write = None
-            self._outgoing.drop()
-            _tell_of(error)
-        self._until = inf
-        if self._outgoing.closed and self.on_end is not None:
-            self.on_end()
-
-    def _begin(self) -> Coroutine[Any, Any, None] | None:
-        """To write the next frame, if there is one."""
-        if (frame := self._outgoing.next()) is not None:
-            self._until = self._loop.time() + UNREAD_SECONDS + len(frame) / SLOWEST
-            self._write = self._stream.write(frame)
-        return self._write
+    async def drain(self) -> None:
+        """Write what is there and what comes until the stream ends. asyncio's own queue costs a tenth of a message."""
+        outgoing, loop = self._outgoing, self._loop
+        while True:
+            while (frame := outgoing.next()) is not None:
+                self._until = loop.time() + UNREAD_SECONDS + len(frame) / SLOWEST
+                await self._stream.write(frame)
+            self._until = inf
+            if outgoing.closed:
+                return
+            waiter = loop.create_future()
+            outgoing.on_put = partial(wake, waiter)
+            await waiter
 
     def _look(self) -> None:
         """Now and then, since a timer for every frame would cost more than the frame."""
@@ -132,6 +102,22 @@ class _Writing:
             self._outgoing.end(PeerFault("not reading", f"a frame has waited for more than {UNREAD_SECONDS:g} s"))
         else:
             self.watch = self._loop.call_later(UNREAD_SECONDS / 4, self._look)
+
+
+async def _let_go(link: Link, writing: _Writing, writer: asyncio.Task[None]) -> None:
+    """A frame that gRPC has taken cannot be taken back: it counts until the peer reads it or its connection ends."""
+    if writing.busy and not writer.done():
+        link.unread += 1
+        writer.add_done_callback(partial(_read_at_last, link))
+        return
+    writer.cancel()
+    await asyncio.wait([writer])  # not `await writer`, whose end could pass for a cancel of this task
+    _tell_of(writer)
+
+
+def _read_at_last(link: Link, writer: asyncio.Task[None]) -> None:
+    link.unread -= 1
+    _tell_of(writer)
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
@@ -152,17 +138,20 @@ async def _listen(stream: Stream, conversation: Conversation) -> None:
             await asyncio.wait_for(conversation.wait_for_room(), ROOM_SECONDS)
 
 
-def _ending(limit: asyncio.Timeout) -> Callable[[], None]:
-    """What cannot be written, or a fault, ends the reading, too, unless that is over."""
+def _ending(limit: asyncio.Timeout) -> Any:
+    """A writer that has died, or a fault, ends the reading, too, unless that is over."""
 
-    def end() -> None:
+    def end(writer: asyncio.Task[None] | None = None) -> None:
         with suppress(RuntimeError):
             limit.reschedule(asyncio.get_running_loop().time())
 
     return end
 
 
-def _tell_of(error: BaseException) -> None:
+def _tell_of(writer: asyncio.Task[None]) -> None:
     """A stream that has ended is nothing to speak of; a fault of ours is."""
-    if not isinstance(error, (*STREAM_ENDED, asyncio.CancelledError)):
+    if writer.cancelled():
+        return
+    error = writer.exception()
+    if error is not None and not isinstance(error, STREAM_ENDED):
         log.error("a link ends, because its next frame cannot be written: %s: %s", type(error).__name__, error)

@@ -84,22 +84,7 @@ class Link:
         """`most`: bytes that may wait."""
         self.neighbour, self._phases, self._most = neighbour, phases, most
         self.current: Outgoing | None = None
-        self._unread: set[object] = set()  # writes on streams that have ended
-
-    @property
-    def unread(self) -> int:
-        """Frames on streams that have ended: gRPC keeps each until the peer reads it or is gone."""
-        return len(self._unread)
-
-    def leave_unread(self, write: object) -> None:
-        """A frame that gRPC has taken cannot be taken back: it counts until the peer reads it or its connection ends.
-
-        Nobody else may hold on to it by then, and gRPC uses its memory.
-        """
-        self._unread.add(write)
-
-    def read_at_last(self, write: object) -> None:
-        self._unread.discard(write)
+        self.unread = 0  # frames on streams that have ended: gRPC keeps each until the peer reads it or is gone
 
     def open(self, since: FramesSince, need: int) -> Outgoing:
         """The peer needs frames from round `need` on. With this new stream it has done with the one before."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 
 import grpc
@@ -21,7 +20,6 @@ from dpp2.node.run import NodeRun
 
 log = logging.getLogger("dpp2.node")
 
-_ROUNDS_AT_ONCE = 8  # before others get their turn
 _SAID_AS_THEY_ARE = (NodeFailed, BadInput, OSError)  # their sentence is enough
 
 
@@ -41,7 +39,6 @@ class Shell:
         self._waiter: asyncio.Future[None] | None = None  # of `run_rounds`, for anything that the machine may use
         self._round_over = asyncio.Event()
         self._idle = asyncio.Event()  # nothing to do, and Watch should tell
-        self._carried_out: list[Callable[[], None]] = []  # what follows the effects that are being carried out
         self._saving: asyncio.Task[None] | None = None
         self._releasing = asyncio.Lock()
         self._greetings: dict[int, asyncio.Timeout] = {}  # by neighbouring node: those under way
@@ -55,43 +52,26 @@ class Shell:
 
     async def run_rounds(self) -> None:
         """Every round that is released, until the last one or a failure."""
-        while not self._over:
-            if not self.machine.ready:
-                await self._wait()
-                continue
-            self._go_on()
-            if self.machine.ready:  # a node whose frames are always there already must let others speak
-                await asyncio.sleep(0)
-        if self.run.failure is not None:
-            self.fail(self.run.failure)
-        self._idle.set()
-
-    @property
-    def _over(self) -> bool:
-        return self.machine.finished or self.run.failure is not None
-
-    def _go_on(self) -> None:
-        """As far as the machine gets, but through a few rounds at most."""
         machine = self.machine
-        few = machine.k + _ROUNDS_AT_ONCE
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is what divergence looks like; it is reported
-            while machine.ready and machine.k < few and not self._over:
+            while not machine.finished and self.run.failure is None:
+                if not machine.ready:
+                    await self._wait()
+                    continue
                 k = machine.k
                 self._advance()
                 if machine.k > k:
                     self._round_over.set()
+                    if machine.k % 8 == 0:  # a node whose frames are always there already must let others speak
+                        await asyncio.sleep(0)
+        if self.run.failure is not None:
+            self.fail(self.run.failure)
+        self._idle.set()
 
     def _advance(self) -> None:
         self.run.advance()
-        carried_out, self._carried_out = self._carried_out, []
-        for action in carried_out:
-            action()
         if self.run.saving is not None and self._saving is None:
             self._saving = asyncio.create_task(self._save())
-
-    def when_carried_out(self, action: Callable[[], None]) -> None:
-        """Do this after the effects that are being carried out."""
-        self._carried_out.append(action)
 
     async def _wait(self) -> None:
         if self.machine.credit_used:
@@ -101,20 +81,8 @@ class Shell:
 
     def wake(self) -> None:
         """The machine may have something to do."""
-        if self._waits:
-            assert self._waiter is not None
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    @property
-    def _waits(self) -> bool:
-        return self._waiter is not None and not self._waiter.done()
-
-    def arrived(self) -> None:
-        """A phase is complete. Whoever brought its last frame goes on at once; `run_rounds` has its turn later."""
-        if self._waits:
-            self._go_on()
-            if self.machine.ready or self.machine.credit_used or self._over:
-                self.wake()
 
     def _broken_off(self) -> None:
         """The rounds end; if they have ended, somebody else must hear of it."""
@@ -229,14 +197,13 @@ class _Conversation:
         self._shell, self._machine, self._limit = shell, shell.machine, shell.frame_limit
         self._lane = shell.machine.open_lane(neighbour.node, since)
         self.outgoing = shell.run.open_stream(neighbour.node, need)
-        self.when_carried_out = shell.when_carried_out
 
     def take(self, frame: bytes) -> bool:
         if len(frame) > self._limit:
             raise PeerFault("oversize", f"a frame of {len(frame)} bytes, where {self._limit} are the most")
         has_room = self._machine.take(frame, self._lane)
         if self._machine.ready:
-            self._shell.arrived()
+            self._shell.wake()
         return has_room
 
     async def wait_for_room(self) -> None:

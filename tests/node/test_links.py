@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,6 @@ class Talk:
 
     async def wait_for_room(self) -> None:
         raise AssertionError("there is room")
-
-    def when_carried_out(self, action: Callable[[], None]) -> None:
-        action()
 
 
 class Ending(Talk):

@@ -30,7 +30,8 @@ class Message:
 
     def encoded(self) -> bytes:
         """As a server-sent event."""
-        return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
+        text = f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n"
+        return text.encode(errors="replace")  # a name of a file, or a line of a run, need be no text
 
 
 @dataclass(eq=False)

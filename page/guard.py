@@ -96,14 +96,20 @@ class Guard:
         """The token comes once in the address and is then kept as a cookie, so that it stays in no history."""
         given = request.query_params.get("token")
         if given is None or not self._door.token:
-            if self._door.fits(request.cookies.get(COOKIE, "")):
+            if self._door.fits(request.cookies.get(_cookie(request), "")):
                 return None
             return _said("this page takes the token that was printed when it began: open it with ?token=…", 401)
         if not self._door.fits(given):
             return _said("that is not the token of this page", 401)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, given, httponly=True, samesite="lax")
+        answer.set_cookie(_cookie(request), given, httponly=True, samesite="lax")
         return answer
+
+
+def _cookie(request: Request) -> str:
+    """A browser has the same cookies for all ports of a machine, and each may have a page with its own token."""
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}-{port if port.isdecimal() and port.isascii() else 80}"
 
 
 def _said(text: str, status: int) -> Response:

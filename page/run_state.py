@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
@@ -11,6 +12,7 @@ from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
 MOST_POINTS = 600  # of a curve: when there are more, every other one goes
 MOST_EVENTS = 100
 _MOST_NODES = 1000
+MOST_ROUNDS = 10_000_000  # that of dpp2.privacy, which the server need not load
 _SILENT_SECONDS = 15.0  # a run writes every five seconds, if nothing else
 _RATE_SECONDS = 3.0  # over which rounds are counted
 _WORDS = {
@@ -50,31 +52,30 @@ class RunState:
         self._at = float(line["at"])
         taking = {"began": self._begin, "rounds": self._come_on, "happened": self._happen, "ended": self._end}
         if (take := taking.get(line["kind"])) is not None:
-            try:
+            with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 take(line)
-            except (KeyError, TypeError, ValueError):
-                return
 
     def _begin(self, line: Mapping[str, Any]) -> None:
-        k = int(line["round"])
+        k, told = int(line["round"]), _begun(line)
         if self.began is not None and self.began.get("run_id") != line["run_id"]:  # another run in the same place
             self.__init__()  # type: ignore[misc]
         self._note(line, "resumed" if k or self.began else "began", f"{'goes on' if k else 'begins'} with round {k}")
-        self.began, self._status, self.round = dict(line), "running", k
+        self.began, self._status, self.round = told, "running", k
         self._lately.clear()
         self._report = {}
 
     def _come_on(self, line: Mapping[str, Any]) -> None:
-        self.round, self._seconds, self._bytes = int(line["round"]), float(line["seconds"]), int(line["bytes"])
+        nodes = [
+            NodeDocument(int(n["node"]), int(n["round"]), str(n["state"])[:40], int(n["bytes"]), int(n["refused"]))
+            for n in line.get("nodes", [])[:_MOST_NODES]
+        ]
+        points = [_point(point) for point in line.get("points", [])]
+        self._seconds, self._bytes, self.round = float(line["seconds"]), int(line["bytes"]), int(line["round"])
         if not self.over:
             self._status = "running"
         self._lately.append((self._at, self.round))
-        nodes = line.get("nodes", [])[:_MOST_NODES]
-        self._nodes = [
-            NodeDocument(int(n["node"]), int(n["round"]), str(n["state"]), int(n["bytes"]), int(n["refused"]))
-            for n in nodes
-        ] or self._nodes
-        self._add([[_number(value) for value in point[:4]] for point in line.get("points", [])])
+        self._nodes = nodes or self._nodes
+        self._add(points)
 
     def _happen(self, line: Mapping[str, Any]) -> None:
         if line["what"] == "uncovered":
@@ -83,10 +84,12 @@ class RunState:
 
     def _end(self, line: Mapping[str, Any]) -> None:
         how = str(line["how"])
-        self._status, self.round = how, int(line["round"])
-        self._report = {str(name): float(value) for name, value in line.get("report", {}).items()}
+        if how not in _WORDS:
+            raise ValueError(how)
+        report = {str(name): float(value) for name, value in line.get("report", {}).items()}
+        self._status, self.round, self._report = how, int(line["round"]), report
         why = str(line.get("text", ""))
-        self._note(line, how, f"{_WORDS.get(how, how)}{': ' if why else ''}{why}")
+        self._note(line, how, f"{_WORDS[how]}{': ' if why else ''}{why}")
         self._nodes = [NodeDocument(n.node, n.round, "finished", n.bytes, n.refused) for n in self._nodes]
 
     def _note(self, line: Mapping[str, Any], what: str, text: str) -> None:
@@ -96,9 +99,8 @@ class RunState:
         """Points that begin before others end take their place: a resumed run, or the whole curve at the end."""
         if not points:
             return
-        first = points[0][0]
-        assert first is not None
-        self._points = [point for point in self._points if point[0] is not None and point[0] < first]
+        first = points[0][0] or 0
+        self._points = [point for point in self._points if (point[0] or 0) < first]
         self._points += points
         self._since = min(self._since, int(first))
         while len(self._points) > MOST_POINTS:
@@ -108,7 +110,7 @@ class RunState:
     def progress(self, now: float, *, whole: bool) -> ProgressDocument:
         """All points, or those that have not been told yet."""
         since = 0 if whole else self._since
-        points = [point for point in self._points if point[0] is not None and point[0] >= since]
+        points = [point for point in self._points if (point[0] or 0) >= since]
         if not whole and self._points:
             self._since = int(self._points[-1][0] or 0) + 1
         silent = self._status == "running" and now - self._at > _SILENT_SECONDS
@@ -135,5 +137,20 @@ class RunState:
         return (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0])
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _begun(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The line, if the network can be drawn and the account be made from it."""
+    groups, rounds = line.get("groups", []), line["rounds"]
+    agents = [agent for group in groups for agent in group]
+    if type(rounds) is not int or not 0 <= rounds <= MOST_ROUNDS or not isinstance(line["run_id"], str):
+        raise ValueError("rounds")
+    if any(type(agent) is not int or agent < 0 for agent in agents):
+        raise ValueError("groups")
+    return dict(line)
+
+
+def _point(values: Sequence[Any]) -> list[float | None]:
+    """Round, gap, consensus and stationarity; a run that has overflowed has no number for them."""
+    k, *measured = values
+    if len(measured) < 3 or not 0 <= k <= MOST_ROUNDS:
+        raise ValueError("points")
+    return [float(k), *(None if value is None else float(value) for value in measured[:3])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -26,7 +27,7 @@ class Watching:
 
     def __init__(self, place: Place, worker: Worker, *, speed: float | None = None) -> None:
         self._place, self._worker, self._speed = place, worker, speed
-        self.name = place.run.resolve().name
+        self.name = os.fsencode(place.run.resolve().name).decode(errors="replace")
         self._events = EventReader(place.run / "events.jsonl")
         self._parts: dict[str, str] = {}
         self._status = ""  # that was told last

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,7 @@ from typing import Any, ClassVar
 from dpp2.store.files import PRIVATE
 
 _SHORTEST, _LONGEST = 0.25, 5.0  # seconds between two lines on rounds
+_MOST = 2**53  # of what is counted: a browser has no larger whole numbers
 _SHARE = 1 / 400  # of the time that a run has taken: the interval between them
 
 
@@ -159,8 +161,10 @@ class EventReader:
     def lines(self) -> tuple[list[dict[str, Any]], bool]:
         """New lines, at most a megabyte of them, and whether the file has been replaced by another."""
         try:
-            with self._path.open("rb") as file:
+            with open(self._path, "rb", opener=_at_once) as file:
                 status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    return [], False
                 replaced = self._inode not in (0, status.st_ino) or status.st_size < self._at
                 self._at, self._inode = 0 if replaced else self._at, status.st_ino
                 file.seek(self._at)
@@ -174,10 +178,18 @@ class EventReader:
         return [line for text in whole.splitlines() if (line := _parsed(text)) is not None], replaced
 
 
+def _at_once(path: str, flags: int) -> int:
+    """A pipe in the place of the file must not keep anybody waiting for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _parsed(text: bytes) -> dict[str, Any] | None:
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    known = isinstance(line, dict) and isinstance(line.get("kind"), str)
-    return line if known and isinstance(line.get("at"), int | float) and isinstance(line.get("round"), int) else None
+    if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
+        return None
+    at, k = line.get("at"), line.get("round")
+    known = type(k) is int and 0 <= k <= _MOST and isinstance(at, int | float) and 0 <= at <= _MOST
+    return line if known else None

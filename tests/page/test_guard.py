@@ -66,7 +66,7 @@ async def test_with_a_token_nobody_gets_in_without_it() -> None:
     app = guarded(TOKEN)
     assert (await ask(app)).status == 401
     assert (await ask(app, query="token=wrong")).status == 401
-    assert (await ask(app, headers={"cookie": f"{COOKIE}=wrong"})).status == 401
+    assert (await ask(app, headers={"cookie": f"{COOKIE}-8000=wrong"})).status == 401
 
 
 async def test_the_token_comes_once_and_is_then_a_cookie() -> None:
@@ -78,6 +78,14 @@ async def test_the_token_comes_once_and_is_then_a_cookie() -> None:
     assert "SameSite=lax" in cookie
     answer = await ask(app, headers={"host": "10.0.0.7:8321", "cookie": cookie.split(";")[0]})
     assert answer.text == "hello"
+    other = await ask(
+        guarded(TOKEN[::-1]), headers={"host": "10.0.0.7:8322"}, query=f"token={TOKEN[::-1].replace(' ', '%20')}"
+    )
+    both = "; ".join(one.split(";")[0] for one in (cookie, other.headers["set-cookie"]))
+    for port, token in ((8321, TOKEN), (8322, TOKEN[::-1])):  # a browser sends the cookies of all ports
+        assert (await ask(guarded(token), headers={"host": f"10.0.0.7:{port}", "cookie": both})).text == "hello"
+    for host in ("10.0.0.7:x", "10.0.0.7:99999999", "[", ":", "²"):
+        assert (await ask(app, headers={"host": host})).status == 401
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpp2 import privacy
 from dpp2.page.documents import compact
-from dpp2.page.run_state import MOST_EVENTS, MOST_POINTS, RunState
+from dpp2.page.run_state import MOST_EVENTS, MOST_POINTS, MOST_ROUNDS, RunState
 from dpp2.store.events import Began, Ended, EventLog, EventReader, Happened, NodeState, Rounds
 
 
@@ -93,14 +95,59 @@ def test_it_stays_small_whatever_a_run_writes() -> None:
         {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "points": [["x"]]},
         {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "nodes": [{"node": []}]},
         {"kind": "ended", "at": 1.0, "round": 3, "how": "finished", "report": {"a": "b"}},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "points": [[None, 1, 2, 3]]},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "points": [[3]]},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "points": 5},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": 1, "nodes": {"a": 1}},
+        {"kind": "rounds", "at": 1.0, "round": 3, "seconds": 1, "bytes": float("inf")},
+        {"kind": "began", "at": 1.0, "round": 0, "run_id": "q", "rounds": 10**12},
+        {"kind": "began", "at": 1.0, "round": 0, "run_id": "q", "rounds": 5, "groups": [["a"]]},
+        {"kind": "began", "at": 1.0, "round": 0, "run_id": {}, "rounds": 5},
+        {"kind": "ended", "at": 1.0, "round": 3, "how": "__proto__"},
+        {"kind": "ended", "at": 1.0, "round": 3, "how": "finished", "report": [1]},
         {"kind": "else", "at": 1.0, "round": 3},
     ],
 )
-def test_lines_that_nobody_of_ours_wrote_do_no_harm(line: dict[str, Any]) -> None:
+def test_lines_that_nobody_of_ours_wrote_change_nothing(line: dict[str, Any]) -> None:
     state = RunState()
-    state.take(_rounds(2, []))
+    state.take(_rounds(2, [[1, 4.0, 3.0, 1.0]]))
+    before = state.progress(1.0, whole=True)
     state.take(line)
-    compact(state.progress(1.0, whole=True))
+    assert state.progress(1.0, whole=True) == before
+    state.take(_rounds(4, [[3, 2.0, 1.0, 1.0]]))  # and those that come after it are taken
+    assert [point[0] for point in state.progress(1.0, whole=True).points] == [1, 3]
+
+
+def test_a_run_has_as_many_rounds_as_can_be_accounted_for() -> None:
+    assert privacy.MOST_ROUNDS == MOST_ROUNDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "rounds", "at": 1.0, "round": -1}',
+        '{"kind": "rounds", "at": 1.0, "round": true}',
+        '{"kind": "rounds", "at": 1.0, "round": 99999999999999999999}',
+        '{"kind": "rounds", "at": NaN, "round": 1}',
+        '{"kind": "rounds", "at": 1e999, "round": 1}',
+        '{"kind": [], "at": 1.0, "round": 1}',
+        "[" * 100_000,
+        "x" * 3_000_000,
+        "\0",
+    ],
+)
+def test_what_is_no_line_of_a_run_is_not_read(text: str, written: Path) -> None:
+    whole = json.dumps({"kind": "rounds", "at": 1.0, "round": 3})
+    written.write_text(f"{text}\n{whole}\n")
+    reader, read = EventReader(written), []
+    for _ in range(5):  # a megabyte at a time
+        read += reader.lines()[0]
+    assert [line["round"] for line in read] == [3]
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_the_file(written: Path) -> None:
+    os.mkfifo(written)
+    assert EventReader(written).lines() == ([], False)
 
 
 def test_half_a_line_is_read_when_it_is_whole(written: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DRAWN = {"x": (QUANTITIES["x"], COLOURS[1]), "gradient": (QUANTITIES["gradient"], COLOURS[0])}
 _SMOOTH = 15  # rounds
+_JUMP = 10.0  # a gap that grows by such a factor from one round to the next
 _ROWS = 40  # of a table behind a figure
 
 
@@ -51,6 +52,8 @@ def convergence(report: AuditReport) -> Shown | None:
 
     begins, ends = float(gap[0]), float(gap[-1])
     caption = f"The gap went from {begins:.3e} to {ends:.3e} in {len(gap) - 1} rounds."
+    if np.count_nonzero(gap[1:] > _JUMP * gap[:-1]) > 1:
+        caption += " Where it jumps, a round has added noise that the rounds after it average out."
     return Shown("Did it converge?", panels([panel(draw, "The gap against the round")]), caption)
 
 
@@ -149,7 +152,7 @@ def epsilon(report: AuditReport) -> Shown | None:
     pictures = [panel(begun, "ε against the number of rounds, as far as the game goes")]
     if short < len(rounds):
         pictures.append(panel(whole, "ε against the number of rounds, the whole run"))
-    if not cost.paper_rounds.size:
+    if not np.isfinite(cost.paper_log10).any():
         del key["paper's Theorem 3"]
     if not isinstance(played, GameResult):
         del key["proven by the game"]

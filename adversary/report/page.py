@@ -53,7 +53,7 @@ details { margin-top: .75rem; }
                        font-weight: 400; white-space: normal; }
   .scroll td:first-child { padding-left: 0; font-weight: 600; }
   .scroll td:first-child::before { content: none; }
-  .scroll td.heat { padding-left: 42%; }
+  .scroll td.heat { padding-left: 42%; } .scroll td.heat::before { color: inherit; }
   .words { grid-template-columns: 1fr; gap: .1rem; } .words dd { margin: 0 0 .5rem; }
 }
 @media print { main > section { break-inside: avoid; border: 0; padding: 0; } }

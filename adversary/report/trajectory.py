@@ -40,9 +40,9 @@ def trajectory(report: AuditReport, agent: int) -> Shown | None:
         return None
     alt = f"Message of agent {agent} as overheard, and its true and recovered x over {len(shown.k)} rounds"
     caption = (
-        f"First, what the wire shows of agent {agent}; then its true x (broad), and what the {shown.attack} attack makes "
-        f"of the wire (thin), both in coordinate {shown.coordinate}. Where the thin line runs inside the broad one, x "
-        "is known. Units are those of the problem's x."
+        f"First, what the wire shows of agent {agent}; then its true x (broad), and what the {shown.attack} attack "
+        f"makes of the wire (thin), both in coordinate {shown.coordinate}. Where the thin line runs inside the broad "
+        "one, x is known. Units are those of the problem's x."
     )
     key = {"true x": COLOURS[5], f"recovered by {shown.attack}": COLOURS[1]}
     picture = panels(

@@ -14,6 +14,7 @@ from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
 from dpp2.adversary.report import render
+from dpp2.adversary.report.words import typeset
 from dpp2.adversary.verdicts import best
 from dpp2.orchestrator import plots, runner
 from dpp2.studies.heatmap import document, png
@@ -102,11 +103,37 @@ def test_ids_are_unique_across_the_figures(html: str) -> None:
 def test_every_figure_speaks(html: str) -> None:
     page = Page(html)
     figures = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(figures) == 4  # network, trajectory, errors, ε
+    assert len(figures) == 1 + 3 + 2 + 1 + 1  # gap, each attack that listens, message and x, network, ε
     assert all(figure.get("role") == "img" and len(figure.get("aria-label") or "") > 20 for figure in figures)
-    assert html.count("<figcaption>") == len(figures)
-    for label in ("round k", "log₁₀ ε(K)", "relative error of x_i", "noise scale"):
+    assert len({figure["aria-label"] for figure in figures}) == len(figures)
+    assert html.count("<figcaption>") == html.count("<figure>") == 5
+    for label in ("round k", "log₁₀ ε(K)", "three-round", "noise scale"):
         assert label in page.text
+    assert "legend" not in html  # a key stands above its pictures, never over data
+
+
+def test_the_verdict_comes_first_then_what_was_run(html: str) -> None:
+    text = " ".join(Page(html).text.split())
+    order = ["Overheard and undone", "The attacker, an", "What was run", "Did it converge?", "How close each attack"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    for words in ('topology = "ring", agents = 6', "rounds = 60, seed = 1", "Resolved by dpp2", " UTC"):
+        assert words in text
+
+
+def test_words_are_explained_where_they_first_occur_and_once(html: str) -> None:
+    page = Page(html)
+    titles = [attributes["title"] for tag, attributes in page.tags if tag == "abbr"]
+    assert len(titles) == len(set(titles)) == html.count("<dt>") > 5
+    assert html.index("<abbr") < html.index("The paper&#x27;s claims")
+
+
+def test_symbols_are_typeset_and_keys_of_files_are_not() -> None:
+    assert typeset("x_i, ∇f_i and δ_dp = 2^−71.") == (
+        "x<sub>i</sub>, ∇f<sub>i</sub> and δ<sub>dp</sub> = 2<sup>−71</sup>."
+    )
+    for plain in ("run.largest_value", "truth.npz", "audit_x_i.json", "x_index", "dpp2-need"):
+        assert typeset(plain) == plain
 
 
 def test_plain_words_come_first_and_no_word_promises_too_much(html: str) -> None:
@@ -151,6 +178,8 @@ def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
     page = Page(render_matrix(matrix))
     assert page.open == []
     assert page.text.count("ciphertext") >= 4 * 3
+    assert page.text.index("When the run ends,") < page.text.index("Who recovers what")
+    assert [tag for tag, attributes in page.tags if attributes.get("class") == "heat"] == ["td"] * 4 * len(matrix.cells)
     assert all(protection in page.text for protection in PROTECTIONS)
     assert len(document(matrix).cells) == len(matrix.cells)
     png(matrix, tmp_path / "matrix.png")

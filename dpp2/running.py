@@ -24,7 +24,7 @@ Metric = Callable[[Array], float]  # of x (N, d)
 
 
 def run(
-    experiment: Experiment | None = None,
+    experiment: Experiment | str | Path | None = None,
     *,
     objectives: Sequence[Any] | None = None,
     dimension: int | None = None,
@@ -33,7 +33,7 @@ def run(
     out: str | Path | None = None,
     processes: int | None = None,
 ) -> Result:
-    """Run an experiment (none: the paper's) and return its result.
+    """Run an experiment (a file or a shipped one by its name; none: the paper's) and return its result.
 
     `objectives` has one for each agent: an object with value(x) and gradient(x), or a function of x that returns the
     value, or the value and the gradient; functions take `dimension` beside them. `metrics` are further columns, each a
@@ -45,7 +45,7 @@ def run(
     (3, 5, 10)
     """
     check_not_loading()
-    chosen = experiment or Experiment()
+    chosen = Experiment.load(experiment) if isinstance(experiment, str | Path) else experiment or Experiment()
     if objectives is not None:
         from dpp2.problems.objects import with_objectives
 

@@ -253,3 +253,12 @@ def test_they_are_audited(result: Result, tmp_path: Path) -> None:
 def test_audits_know_objectives_of_this_program() -> None:
     result = run(Experiment(**SMALL), objectives=[Bowl(c) for c in range(5)])
     assert result.audit(["direct"], game=False).verdicts[-1].evidence.startswith("ε = ")
+
+
+def test_a_shipped_experiment_runs_by_its_name_and_a_file_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[run]\nrounds = 4\n[network]\ntopology = "ring"\nagents = 3\n')
+    assert run("counterexample").diverged
+    for file in (tmp_path / "mine.toml", str(tmp_path / "mine.toml")):
+        assert run(file).observation.y.shape == (4, 3, 10)
+    with pytest.raises(BadInput, match=r"FILE = 'nope': expected a file, or one of "):
+        run("nope")

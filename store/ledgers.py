@@ -20,9 +20,8 @@ import json
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -34,10 +33,10 @@ from dpp2.errors import BadInput
 from dpp2.privacy import Epsilon, Ledger, Unsupported
 from dpp2.privacy.ledger import Entry, changed_alike
 from dpp2.privacy.releases import Releases
+from dpp2.store.turns import descriptors_are_used_up, transaction
 
 log = logging.getLogger("dpp2.ledger")
 
-_DESCRIPTOR_SECONDS = 10.0  # that a ledger waits to be opened while there are too many open files
 _Row = tuple[str, str, str, Any]  # run, agent, data, entry
 _AT_ONCE = 20_000  # agents in one question
 _FORMAT = 2
@@ -162,43 +161,13 @@ class LedgerFile:
     def _transaction(self) -> Iterator[_Rows]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with closing(self._connected()) as connection:  # without a commit this rolls back
+            with closing(transaction(self.path)) as connection:  # without a commit this rolls back
                 _bring_up_to_date(connection, self.path)
                 yield _Rows(connection)
                 connection.execute("COMMIT")
         except sqlite3.DatabaseError as error:
-            why = os.strerror(errno.EMFILE).lower() if _descriptors_are_used_up() else str(error)
+            why = os.strerror(errno.EMFILE).lower() if descriptors_are_used_up() else str(error)
             raise BadInput("ledger", str(self.path), f"a ledger that can be used ({why})") from None
-
-    def _connected(self) -> sqlite3.Connection:
-        """With a transaction begun."""
-        _wait_for_descriptors()
-        with suppress(OSError):  # SQLite says what is wrong
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDONLY, 0o600))
-        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-        with ExitStack() as on_error:
-            on_error.callback(connection.close)
-            connection.execute("BEGIN IMMEDIATE")
-            on_error.pop_all()
-        return connection
-
-
-def _wait_for_descriptors() -> None:
-    """For a while: some may be strangers' connections. SQLite by itself does not say why it cannot open a file."""
-    until = time.monotonic() + _DESCRIPTOR_SECONDS
-    while _descriptors_are_used_up() and time.monotonic() < until:
-        time.sleep(0.1)
-
-
-def _descriptors_are_used_up() -> bool:
-    """SQLite needs three: the file, beside it what undoes a transaction, and their folder."""
-    try:
-        with ExitStack() as opened:
-            for _ in range(3):
-                opened.callback(os.close, os.dup(2))
-    except OSError as error:
-        return error.errno in (errno.EMFILE, errno.ENFILE)
-    return False
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:

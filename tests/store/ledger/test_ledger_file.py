@@ -199,7 +199,7 @@ class TestOpenFiles:
     def test_too_many_are_one_sentence(
         self, tmp_path: Path, taken: list[int], left: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dpp2.store.ledgers._DESCRIPTOR_SECONDS", 0.1)
+        monkeypatch.setattr("dpp2.store.turns._DESCRIPTOR_SECONDS", 0.1)
         for _ in range(left):
             os.close(taken.pop())
         with pytest.raises(BadInput, match=r"a ledger that can be used \(too many open files\)"):
@@ -215,3 +215,41 @@ class TestOpenFiles:
         giving.start()
         assert LedgerFile(tmp_path / "ledger.sqlite").totals() == []
         giving.join()
+
+
+class TestTurns:
+    """Fifty nodes that begin at once are charged one after the other."""
+
+    @pytest.fixture
+    def held(self, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+        """Somebody else's transaction."""
+        connection = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
+        connection.close()
+
+    def test_a_turn_is_waited_for(self, tmp_path: Path, held: sqlite3.Connection) -> None:
+        letting_go = threading.Timer(0.3, held.rollback)
+        letting_go.start()
+        assert LedgerFile(tmp_path / "ledger.sqlite").totals() == []
+        letting_go.join()
+
+    def test_a_turn_that_never_comes_is_one_sentence(
+        self, tmp_path: Path, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dpp2.store.turns._TURN_SECONDS", 0)
+        with pytest.raises(BadInput, match=r"a ledger that can be used \(database is locked\)"):
+            LedgerFile(tmp_path / "ledger.sqlite").totals()
+
+    def test_a_reader_beside_it_is_waited_for(self, tmp_path: Path, dpp2_run: Run) -> None:
+        """Such as `sqlite3 ledger.sqlite`: what is charged is written when it has read."""
+        dpp2_run(*sets(), "--out", tmp_path / "first")
+        reader = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        letting_go = threading.Timer(0.3, reader.rollback)
+        letting_go.start()
+        dpp2_run(*sets(run__seed=2), "--out", tmp_path / "second")
+        letting_go.join()
+        reader.close()
+        assert len(rows(tmp_path)) == 6

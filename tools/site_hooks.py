@@ -23,6 +23,12 @@ _LEFT_ALONE = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<math.*?</math>|<[^>]+
 _INDEX = re.compile(r"(?<![\w.])(\w|∇f|M̄|x̄|Σ)_(ij|ii|max|dp|[a-z]|\d)(?!\w)")
 _POWER = re.compile(r"(\w|</sub>)\^([−-]?(?:\w\b|\d+))")
 
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_HEAD = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"(?=<tr>)")
+_CELL = re.compile(r"<td((?: [^>]*)?)>")
+_TAG = re.compile(r"<[^>]+>|\"")
+
 
 def on_files(files: Files, *, config: Any) -> Files:
     """The reference, and a page for every notebook."""
@@ -40,9 +46,21 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """x_i, u_w and r^k in sentences get real indices; code, formulas and tags stay as they are."""
-    parts = _LEFT_ALONE.split(html)
+    parts = _LEFT_ALONE.split(_TABLE.sub(_headed, html))
     parts[::2] = [_POWER.sub(r"\1<sup>\2</sup>", _INDEX.sub(r"\1<sub>\2</sub>", part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def _headed(found: re.Match[str]) -> str:
+    """A table whose cells know their column: on a phone a row stands upright, each cell with its head beside it."""
+    heads = [_TAG.sub("", head).strip() for head in _HEAD.findall(found[0])]
+    rows = [_with_heads(row, heads) for row in _ROW.split(found[0])]
+    return "".join(rows)
+
+
+def _with_heads(row: str, heads: list[str]) -> str:
+    cells = iter(heads)
+    return _CELL.sub(lambda cell: f'<td data-head="{next(cells, "")}"{cell[1]}>', row)
 
 
 def _mathml(found: re.Match[str]) -> str:

@@ -236,7 +236,7 @@ def test_the_steps_of_the_page_make_the_secrets_that_pods_mount(shipped: Manifes
 def test_a_manifest_has_no_other_files(more: tuple[str, ...], dpp2: Call) -> None:
     ended = dpp2("compose", "--kubernetes", *more)
     assert ended.code == 2
-    assert "neither --override nor --files beside it" in " ".join(ended.err.split())
+    assert "no --override or --files with it" in " ".join(ended.err.split())
 
 
 def test_as_json(dpp2: Call) -> None:

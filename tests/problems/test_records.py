@@ -191,7 +191,7 @@ class TestAccount:
     def test_without_the_data_nobody_knows_delta(self, tmp_path: Path) -> None:
         experiment = dmsp(**own_folder(tmp_path), privacy__smoothness=9.0).resolve()
         account = Account.of(experiment, np.full(AGENTS, 9.0), D)
-        assert "how many records" in str(account.epsilon(1))
+        assert "number of an agent's records" in str(account.epsilon(1))
 
     def test_no_smoothness_is_asked_for_nor_spoken_of(self, tmp_path: Path) -> None:
         source = OWN.replace("dimension, smoothness = 4, 100.0", "dimension = 4")

@@ -114,9 +114,15 @@ class EmbeddedDriver:
                 return messages
 
     def _gather(self, messages: Sequence[Broadcast]) -> Array:
-        if self._wire is None:
+        """What all have broadcast; each block copies its own rows, since one core would take longer than the sums."""
+        if (wire := self._wire) is None:
             return messages[0].rows
-        return np.concatenate([message.rows for message in messages], out=self._wire)
+
+        def place(block: Block, message: Broadcast) -> None:
+            wire[block.rows] = message.rows
+
+        list(self.each(place, self.blocks, messages))
+        return wire
 
     @property
     def x(self) -> list[Array]:

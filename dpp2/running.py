@@ -46,6 +46,8 @@ def run(
     """
     check_not_loading()
     chosen = Experiment.load(experiment) if isinstance(experiment, str | Path) else experiment or Experiment()
+    if not isinstance(chosen, Experiment):
+        raise BadInput("experiment", chosen, "an Experiment, a TOML file or the name of a shipped experiment")
     if objectives is not None:
         from dpp2.problems.objects import with_objectives
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -57,8 +57,12 @@ class Simulation:
         record: bool = True,
         ledgers: Sequence[Ledger] | None = None,
         block: int = BLOCK,
+        to_disk: bool = False,
     ) -> None:
-        """`ledgers`, one per agent, hold what earlier runs spent on the same data (none: nothing)."""
+        """`ledgers`, one per agent, hold what earlier runs spent on the same data (none: nothing).
+
+        `to_disk`: `recorder.keep_in` will be told who keeps records that are too large to be held.
+        """
         self.prepared = experiment if isinstance(experiment, PreparedRun) else PreparedRun.of(experiment)
         self.experiment = self.prepared.experiment
         hosted = in_blocks(self.prepared, block)
@@ -66,7 +70,7 @@ class Simulation:
         unspent = self.budget.fresh_ledgers() if self.account.budget else []
         self.budget.allow(unspent if ledgers is None else ledgers)
         self.driver = EmbeddedDriver.of(hosted)
-        self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record)
+        self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record, to_disk=to_disk)
         self._largest = self.experiment.run.largest
         algorithm = self.experiment.algorithm
         self.detector = DivergenceDetector(_Watched(algorithm, self.driver, self.prepared.P), algorithm.period)
@@ -150,7 +154,8 @@ class Simulation:
         self.recorder.uncover(k)
 
     def snapshot(self, since: int = 0) -> Snapshot:
-        """Where the run stands, with the records of rounds `since` … k−1."""
+        """Where the run stands, with the records of rounds `since` … k−1. What it does not hold is with the keeper."""
+        self.recorder.flush(self.k)
         return Snapshot(
             k=self.k,
             since=since,
@@ -163,15 +168,18 @@ class Simulation:
             uncovered=self.budget.uncovered,
         )
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Stand where a snapshot was taken: of this run, or of nodes that have run it. It has all records."""
+    def restore(self, snapshot: Snapshot, pieces: Iterable[Mapping[str, Array]] | None = None) -> None:
+        """Stand where a snapshot of this run was taken. If nodes have run it, `pieces` are their records, in order."""
         self.driver.restore(snapshot.state)
         if snapshot.watched:
             self.detector.restore(snapshot.watched)
         self.k = self.budget.k = snapshot.k
         if snapshot.uncovered is not None:
             self._uncover(snapshot.uncovered)
-        self.recorder.restore(snapshot.k, snapshot.records)
+        if pieces is None:
+            self.recorder.restore(snapshot.k, snapshot.records)
+        else:
+            self.recorder.take(pieces)
         self.seconds = snapshot.seconds
 
     def result(self) -> Result:

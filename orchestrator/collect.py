@@ -7,7 +7,7 @@ there. Without, there is what the nodes wrote down; what would take another look
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,12 @@ from dpp2.privacy.account import Account
 from dpp2.problems.base import Objective
 from dpp2.recorder import Recorder
 from dpp2.simulation import Snapshot
-from dpp2.store.files import PRIVATE, PUBLIC, json_text, write_npz, write_text
+from dpp2.store.files import PRIVATE, json_text, write_npz, write_text
+from dpp2.store.kept import finish_records
 from dpp2.store.locks import new_run
 from dpp2.store.rundir import RunDirectory, epsilon_document, write_metrics
+
+Pieces = Iterable[Mapping[str, Array]]  # of the records of nodes, in order
 
 _NEARLY = 2.0**-10  # of the bound that a run stops at when it diverges: so far something has got by then
 
@@ -62,12 +65,12 @@ def collect(given: Sequence[Path], experiment: Experiment, out: Path, run_id: st
         raise BadInput(
             "dimension of the records", merged.dimension, f"{objective.dimension}, as the data of --experiment have"
         )
-    snapshot = merged.snapshot(experiment)
+    snapshot, pieces = merged.snapshot(experiment), merged.pieces(experiment.algorithm, private=merged.telemetry)
     simulation = _simulation(prepared, snapshot) if objective is not None else None
     if simulation is not None:
-        write: Callable[[RunDirectory], object] = partial(write_results, simulation)
+        write: Callable[[RunDirectory], object] = partial(_whole_run, simulation, snapshot, pieces)
     else:
-        write = _of_records(prepared, snapshot, objective, early=early)
+        write = partial(_of_records, prepared, snapshot, pieces, objective, merged.dimension, early)
     if "x" not in snapshot.state:
         missing = "; ".join(["x^K: an export holds no state without telemetry", *([missing] if missing else [])])
     _write_whole(out, experiment, write, force=force)
@@ -100,10 +103,18 @@ def _write_whole(out: Path, experiment: Experiment, write: Callable[[RunDirector
         made.describe(experiment)
         write(made)
         with new_run(out, force=force):
-            for file in [path for path in beside.rglob("*") if path.is_file()]:
-                file.replace(whole / file.relative_to(beside))
+            _move(beside, whole)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _move(folder: Path, to: Path) -> None:
+    """What lies in a folder. Folders that are there already get what lies in them."""
+    for path in [*folder.iterdir()]:
+        if path.is_dir() and (to / path.name).is_dir():
+            _move(path, to / path.name)
+        else:
+            path.replace(to / path.name)
 
 
 def _objective(prepared: PreparedRun) -> tuple[Objective | None, str | None]:
@@ -117,42 +128,43 @@ def _objective(prepared: PreparedRun) -> tuple[Objective | None, str | None]:
 
 def _simulation(prepared: PreparedRun, snapshot: Snapshot) -> Simulation | None:
     """The run as if it had been embedded, where its state is whole."""
-    simulation, state = Simulation(prepared), snapshot.state
+    simulation, state = Simulation(prepared, to_disk=True), snapshot.state
     whole = {name: rows.shape for name, rows in simulation.driver.state().items()}
-    if {name: rows.shape for name, rows in state.items()} != whole:
-        return None
-    simulation.restore(snapshot)
-    return simulation
+    return simulation if {name: rows.shape for name, rows in state.items()} == whole else None
+
+
+def _whole_run(simulation: Simulation, snapshot: Snapshot, pieces: Pieces, directory: RunDirectory) -> None:
+    directory.keep(simulation.recorder)
+    simulation.restore(snapshot, pieces)
+    write_results(simulation, directory)
 
 
 def _of_records(
-    prepared: PreparedRun, snapshot: Snapshot, objective: Objective | None, *, early: bool
-) -> Callable[[RunDirectory], object]:
+    prepared: PreparedRun,
+    snapshot: Snapshot,
+    pieces: Pieces,
+    objective: Objective | None,
+    dimension: int,
+    early: bool,
+    directory: RunDirectory,
+) -> None:
     """What the nodes wrote down, and no more than x of their state. `early`: they stopped before the last round."""
-    experiment, k, x, records = prepared.experiment, snapshot.k, snapshot.state.get("x"), snapshot.records
-    sent = records[experiment.algorithm.phases[0]]
-    _, agents, dimension = sent.shape
-    smoothness = np.full(agents, np.nan) if objective is None else objective.smoothness
+    experiment, k, x = prepared.experiment, snapshot.k, snapshot.state.get("x")
+    smoothness = np.full(prepared.graph.agents, np.nan) if objective is None else objective.smoothness
     account = replace(Account.of(experiment, smoothness, dimension), uncovered=snapshot.uncovered)
-    recorder = Recorder.of(prepared, account, dimension)
-    recorder.restore(k, records)
+    recorder = Recorder.of(prepared, account, dimension, to_disk=True)
+    directory.keep(recorder)
+    recorder.take(pieces)
     _measure_last(recorder, k, x, objective)
-    seen = {"observation": recorder.observation(k, prepared.P)}
-    private = {"truth": recorder.truth(k), "solution": None if x is None else {"x": x, "mean": x.mean(axis=0)}}
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
-    last = [records[phase][-1:] for phase in experiment.algorithm.phases] + ([] if x is None else [x])
+    last = recorder.last_sent(k) + ([] if x is None else [x])
     diverged = early and not all(within(rows, _NEARLY * experiment.run.largest) for rows in last)
     document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes_after(diverged=diverged))}
-
-    def write(directory: RunDirectory) -> None:
-        for arrays_of, mode in ((seen, PUBLIC), (private, PRIVATE)):
-            for name, arrays in arrays_of.items():
-                if arrays is not None:
-                    write_npz(directory.path / f"{name}.npz", arrays, mode)
-        write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
-        write_text(directory.path / "privacy.json", json_text(document))
-
-    return write
+    directory.write_arrays(*finish_records(directory.path, recorder, k, prepared.P))
+    if x is not None:
+        write_npz(directory.path / "solution.npz", {"x": x, "mean": x.mean(axis=0)}, PRIVATE)
+    write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
+    write_text(directory.path / "privacy.json", json_text(document))
 
 
 def _measure_last(recorder: Recorder, k: int, x: Array | None, objective: Objective | None) -> None:

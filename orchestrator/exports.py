@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import struct
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +26,10 @@ from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
 from dpp2.orchestrator.merge import NodeFolder, plain_size, refused
 from dpp2.store.files import json_text, write_new
+from dpp2.streaming import chunk_rounds
 
 _ABOUT, _LAST_X, _FORMAT = "export.json", "last_x", 1
-_MOST_ABOUT = 2**24  # bytes
+_MOST_ABOUT, _BLOCK = 2**24, 2**20  # bytes of export.json, and those that are read at a time
 
 
 def pack(nodes: Sequence[NodeFolder], section: AlgorithmSection, out: Path) -> None:
@@ -45,21 +48,32 @@ def pack(nodes: Sequence[NodeFolder], section: AlgorithmSection, out: Path) -> N
 
 def _put(archive: zipfile.ZipFile, folder: str, node: NodeFolder, section: AlgorithmSection) -> Mapping[str, Any]:
     digests = {}
-    for name, numbers in _exported(node, section).items():
-        content = numbers.astype("<f8", copy=False).tobytes()
-        archive.writestr(zipfile.ZipInfo(f"{folder}{name}.f64"), content)
-        digests[name] = hashlib.sha256(content).hexdigest()
+    for name, parts in _exported(node, section).items():
+        digest = hashlib.sha256()
+        member = zipfile.ZipInfo(f"{folder}{name}.f64")
+        with archive.open(member, "w", force_zip64=True) as file:
+            for numbers in parts:
+                content = numbers.astype("<f8", copy=False).tobytes()
+                file.write(content)
+                digest.update(content)
+        digests[name] = digest.hexdigest()
     facts = {"agents": node.agents, "run": node.run_id, "digest": node.digest, "uncovered": node.uncovered}
     return {**facts, "rounds": node.k, "dimension": node.dimension, "records": digests}
 
 
-def _exported(node: NodeFolder, section: AlgorithmSection) -> dict[str, Array]:
-    rows = {name: node.records(name, node.dimension) for name in section.phases}
-    if not node.has("x"):
-        return rows
-    rows |= {name: node.records(name, node.dimension) for name in ("x", "grad", *section.noises)}
-    rows |= {name: node.scalars(name) for name in section.scalars}
-    return rows | {"values": node.records("values", 1), _LAST_X: node.state["x"]}
+def _exported(node: NodeFolder, section: AlgorithmSection) -> dict[str, Iterable[Array]]:
+    """By name, a chunk after the other."""
+    count = chunk_rounds(len(node.agents), node.dimension)
+    chunks = [range(first, min(first + count, node.k)) for first in range(0, node.k, count)]
+    full = node.has("x")
+    rows = (*section.phases, *(("x", "grad", *section.noises) if full else ()))
+    exported: dict[str, Iterable[Array]] = {
+        name: map(partial(node.records, name, node.dimension), chunks) for name in rows
+    }
+    if not full:
+        return exported
+    exported |= {name: map(partial(node.scalars, name), chunks) for name in section.scalars}
+    return exported | {"values": map(partial(node.records, "values", 1), chunks), _LAST_X: [node.state["x"]]}
 
 
 def unpack(path: Path) -> list[NodeFolder]:
@@ -95,11 +109,11 @@ def _sizes(archive: zipfile.ZipFile, size: int) -> dict[str, int]:
 
 def _node(path: Path, folder: str, facts: Mapping[str, Any], sizes: Mapping[str, int]) -> NodeFolder:
     own = {name: sizes[f"{folder}{name}.f64"] for name in facts["records"]}
-    stored = ExportedRecords(path, folder, facts["records"], own)
+    stored = ExportedRecords(path, folder, facts["records"], own, facts["rounds"])
     node = NodeFolder.of(path, facts, {}, stored)
     if not stored.has(_LAST_X):
         return node
-    x = stored.read(_LAST_X, len(node.agents), node.dimension)
+    x = stored.read(_LAST_X, range(len(node.agents)), node.dimension)
     return NodeFolder.of(path, facts, {"x": x}, stored)
 
 
@@ -111,16 +125,38 @@ class ExportedRecords:
     folder: str
     digests: Mapping[str, str]
     sizes: Mapping[str, int]
+    rounds: int
+    _places: dict[str, int] = field(default_factory=dict, compare=False)
 
     def has(self, name: str) -> bool:
         return name in self.digests
 
-    def read(self, name: str, rounds: int, width: int) -> Array:
+    def read(self, name: str, rounds: range, width: int) -> Array:
         with refused("FILE", self.path, f"whole records, and those of {name} are not"):
-            if self.sizes[name] != (expected := 8 * rounds * width):
+            expected = 8 * width * (rounds.stop if name == _LAST_X else self.rounds)
+            if self.sizes[name] != expected:
                 raise ValueError(f"{self.sizes[name]} bytes, not {expected}")
-            with zipfile.ZipFile(self.path) as archive:
-                content = archive.read(f"{self.folder}{name}.f64")
-            if hashlib.sha256(content).hexdigest() != self.digests[name]:
-                raise ValueError("the checksum is another one")
-            return np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(rounds, width)
+            with self.path.open("rb") as file:
+                file.seek(self._checked_place(name) + rounds.start * 8 * width)
+                content = file.read(len(rounds) * 8 * width)
+            return np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(len(rounds), width)
+
+    def _checked_place(self, name: str) -> int:
+        """Where the numbers begin in the archive, which is not compressed. Their checksum is compared once."""
+        if name not in self._places:
+            with zipfile.ZipFile(self.path) as archive, archive.open(f"{self.folder}{name}.f64") as file:
+                digest = hashlib.sha256()
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+                if digest.hexdigest() != self.digests[name]:
+                    raise ValueError("the checksum is another one")
+                self._places[name] = _place(self.path, archive.getinfo(f"{self.folder}{name}.f64"))
+        return self._places[name]
+
+
+def _place(path: Path, member: zipfile.ZipInfo) -> int:
+    """After the local header: 30 bytes, the last four of which are the lengths of a name and of what else follows."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset + 26)
+        name, extra = struct.unpack("<HH", file.read(4))
+    return member.header_offset + 30 + int(name) + int(extra)

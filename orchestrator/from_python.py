@@ -15,6 +15,8 @@ def run(experiment: Experiment, *, out: Path | None, processes: int | None) -> R
         raise BadInput("processes", processes, "a whole number ≥ 1")
     if out is not None:
         return _started(experiment, out, processes)
+    if experiment.run.records != "none":  # the folder does not outlive this call
+        experiment = experiment.with_setting("run.records", "npz")
     with TemporaryDirectory(prefix="dpp2-run-") as folder:
         return _started(experiment, Path(folder) / "run", processes)
 

@@ -23,6 +23,7 @@ from dpp2.node.files import read_records, records_file
 from dpp2.node.run import final_state
 from dpp2.privacy import MOST_ROUNDS
 from dpp2.simulation import Snapshot
+from dpp2.streaming import chunk_rounds
 
 _ID = re.compile(r"[0-9a-f]{1,64}")
 _MOST_FACTS, _MOST_STATE = 2**24, 2**30  # bytes of node.json, where a million agents have room, and of a checkpoint
@@ -33,8 +34,8 @@ class Stored(Protocol):
 
     def has(self, name: str) -> bool: ...
 
-    def read(self, name: str, rounds: int, width: int) -> Array:
-        """So many numbers for each of the first rounds, (rounds, width); fewer, or damaged ones, are a `BadInput`."""
+    def read(self, name: str, rounds: range, width: int) -> Array:
+        """So many numbers for each of these rounds, (rounds, width); fewer, or damaged ones, are a `BadInput`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +91,16 @@ class NodeFolder:
     def has(self, name: str) -> bool:
         return self.stored.has(name)
 
-    def records(self, name: str, width: int) -> Array:
-        """(k, agents, width)."""
-        return self._read(name, len(self.agents) * width).reshape(self.k, len(self.agents), width)
+    def records(self, name: str, width: int, rounds: range) -> Array:
+        """(rounds, agents, width)."""
+        return self._read(name, len(self.agents) * width, rounds).reshape(len(rounds), len(self.agents), width)
 
-    def scalars(self, name: str) -> Array:
-        """(k,): one number a round, the same at every node."""
-        return self._read(name, 1).reshape(self.k)
+    def scalars(self, name: str, rounds: range) -> Array:
+        """(rounds,): one number a round, the same at every node."""
+        return self._read(name, 1, rounds).reshape(len(rounds))
 
-    def _read(self, name: str, width: int) -> Array:
-        numbers = self.stored.read(name, self.k, width)
+    def _read(self, name: str, width: int, rounds: range) -> Array:
+        numbers = self.stored.read(name, rounds, width)
         if name != "values" and not np.isfinite(numbers).all():  # f_i alone may leave the range of numbers
             raise BadInput("DIR", str(self.path), f"finite numbers, which those of {name} are not")
         return numbers
@@ -109,7 +110,7 @@ class NodeFolder:
         if self.k == k:
             return self.state
         lost = {name: np.full_like(rows, np.nan) for name, rows in self.state.items()}
-        return lost | ({"x": self.records("x", self.dimension)[k]} if self.has("x") else {})
+        return lost | ({"x": self.records("x", self.dimension, range(k, k + 1))[0]} if self.has("x") else {})
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class FolderRecords:
     def has(self, name: str) -> bool:
         return (self.path / records_file(name)).exists()
 
-    def read(self, name: str, rounds: int, width: int) -> Array:
+    def read(self, name: str, rounds: range, width: int) -> Array:
         with refused("DIR", self.path, f"whole records, and those of {name} are not"):
             plain_size(self.path / records_file(name))
             try:
@@ -217,24 +218,29 @@ class MergedRun:
                 state[name][node.agents] = part[name]
         return state
 
-    def records(self, section: AlgorithmSection) -> dict[str, Array]:
-        """What was sent and, if it was written down, what was private: rounds 0 … k−1 of all agents."""
-        rows = {name: self._rows(name, self.dimension) for name in section.phases}
-        if not self.telemetry:
-            return rows
-        rows |= {name: self._rows(name, self.dimension) for name in ("x", "grad", *section.noises)}
-        scalars = {name: self.nodes[0].scalars(name)[: self.k] for name in section.scalars}
-        return rows | scalars | {"values": self._rows("values", 1)[:, :, 0]}
+    def pieces(self, section: AlgorithmSection, *, private: bool) -> Iterator[dict[str, Array]]:
+        """What was sent and, if asked for, what was private: rounds 0 … k−1 of all agents, a chunk after the other."""
+        count = chunk_rounds(self.agents, self.dimension)
+        for first in range(0, self.k, count):
+            yield self._records(section, range(first, min(first + count, self.k)), private=private)
 
-    def _rows(self, name: str, width: int) -> Array:
-        parts = [node.records(name, width)[: self.k] for node in self.nodes]  # first: what is claimed must be there
-        rows = np.empty((self.k, self.agents, width))
+    def _records(self, section: AlgorithmSection, rounds: range, *, private: bool) -> dict[str, Array]:
+        rows = {name: self._rows(name, self.dimension, rounds) for name in section.phases}
+        if not private:
+            return rows
+        rows |= {name: self._rows(name, self.dimension, rounds) for name in ("x", "grad", *section.noises)}
+        scalars = {name: self.nodes[0].scalars(name, rounds) for name in section.scalars}
+        return rows | scalars | {"values": self._rows("values", 1, rounds)[:, :, 0]}
+
+    def _rows(self, name: str, width: int, rounds: range) -> Array:
+        parts = [node.records(name, width, rounds) for node in self.nodes]  # first: what is claimed must be there
+        rows = np.empty((len(rounds), self.agents, width))
         for node, part in zip(self.nodes, parts, strict=True):
             rows[:, node.agents] = part
         return rows
 
     def snapshot(self, experiment: Experiment, seconds: float = 0.0) -> Snapshot:
-        """Where the run stands, as if it had been embedded; metrics follow from the records."""
+        """Where the run stands, as if it had been embedded; the records come in `pieces`, and metrics follow."""
         return Snapshot(
             k=self.k,
             since=0,
@@ -243,7 +249,7 @@ class MergedRun:
             diverged=False,  # whoever takes it up sees for himself
             state=self.state(),
             watched={},
-            records=self.records(experiment.algorithm),
+            records={},
             uncovered=self.uncovered,
         )
 
@@ -253,6 +259,9 @@ def load_node_records(
 ) -> None:
     """A simulation takes up what the nodes of its run did, in this many seconds."""
     merged = MergedRun.open(folders, simulation.prepared.graph.agents, simulation.run_id, diverged=diverged)
-    simulation.restore(merged.snapshot(simulation.experiment, seconds))
+    experiment = simulation.experiment
+    private = merged.telemetry and experiment.run.telemetry == "full"
+    pieces = merged.pieces(experiment.algorithm, private=private)
+    simulation.restore(merged.snapshot(experiment, seconds), pieces)
     if diverged and not simulation.budget.stopped_uncovered:
         simulation.convict()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,10 +15,10 @@ from dpp2.orchestrator.results import write_results
 from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, transport_of
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store.ledgers import LedgerFile
-from dpp2.store.locks import new_run, opened_run
+from dpp2.store.locks import RUNS, new_run, opened_run
 from dpp2.store.rundir import RunDirectory
 
-__all__ = ["ClusterShape", "FinishedRun", "Interrupted", "Progress", "RunFailed", "resume", "start"]
+__all__ = ["ClusterShape", "FinishedRun", "Interrupted", "NoRoundLeft", "Progress", "RunFailed", "resume", "start"]
 
 Begun = Callable[[Path], None]
 
@@ -34,9 +35,16 @@ class FinishedRun:
     steps: Mapping[str, float]  # what was done beside the rounds, and for how many seconds
 
     @property
-    def stopped_at_once(self) -> bool:
-        """Whether the budget left no round to be run."""
-        return self.result.privacy.stopped is not None and self.result.rounds == self.began_at
+    def went_on(self) -> bool:
+        """Whether any round was run: a resumption may find none left."""
+        return self.result.rounds > self.began_at
+
+
+class NoRoundLeft(RunFailed):
+    """The budget admits not one round more. A new run is then refused, and nothing of it stays behind."""
+
+    def __init__(self, why: str | None) -> None:
+        super().__init__(f"privacy.budget leaves no round to run: {why}")
 
 
 class Steps:
@@ -50,7 +58,7 @@ class Steps:
         self.progress(done, total, what)
         began = time.perf_counter()
         yield
-        self.seconds[what] = time.perf_counter() - began
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - began
 
 
 def start(
@@ -63,7 +71,7 @@ def start(
     cluster: ClusterShape | None = None,
     begun: Begun = lambda path: None,
 ) -> FinishedRun:
-    """Run from round 0. The experiment is checked in full before a directory is touched.
+    """Run from round 0. The experiment and its budget are checked in full before a directory is touched.
 
     `begun` hears where the run is written, before the first round.
     """
@@ -71,8 +79,34 @@ def start(
     transport_of(experiment, shape)
     steps = Steps(progress)
     simulation = _simulation(experiment, steps)
+    _check_disk(simulation, out or RUNS)
+    if simulation.account.budget is not None:
+        with steps.step("consulting the ledgers", 0, simulation.allowance.rounds):
+            _check_rounds_left(simulation, RunDirectory(out or RUNS / stem).ledger)
     with new_run(out, stem=stem, force=force) as directory:
-        return _charged(simulation, directory, steps, shape, begun)
+        try:
+            directory.keep(simulation.recorder)
+            return _charged(simulation, directory, steps, shape, begun)
+        except NoRoundLeft:  # another run was quicker, or the noise of the first round is too small for its grid
+            directory.clear()
+            raise
+
+
+def _check_disk(simulation: Simulation, out: Path) -> None:
+    """Refuse records that cannot be written to their end."""
+    place = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.is_dir())
+    wanted, free = simulation.recorder.bytes_on_disk, shutil.disk_usage(place).free
+    if wanted > free:
+        said = f"{wanted / 2**30:,.1f} GiB, and {free / 2**30:,.1f} are free"
+        accepted = f'rounds, agents and dimension whose records fit on the disk ({said}), or run.records = "none"'
+        raise BadInput("run.rounds", simulation.experiment.run.rounds, accepted)
+
+
+def _check_rounds_left(simulation: Simulation, ledger: Path) -> None:
+    """Refuse a run whose budget admits no round, as far as ledgers tell; none is made for that."""
+    if ledger.exists():
+        LedgerFile(ledger).consult(simulation.budget)
+    _check_any_round(simulation)
 
 
 def resume(
@@ -87,12 +121,13 @@ def resume(
         if override.partition("=")[0].strip() not in _MAY_CHANGE:
             raise BadInput("--set", override, "run.rounds=K or privacy.budget=E: no more may change in a resumed run")
     with opened_run(path, "--resume") as directory:
-        experiment = Experiment.load(path / "experiment.toml", overrides)
+        experiment = directory.as_kept(Experiment.load(path / "experiment.toml", overrides))
         shape = cluster or ClusterShape()
         transport_of(experiment, shape)
         steps = Steps(progress)
         simulation = _simulation(experiment, steps, directory.secrets(experiment))
         directory.check_same(simulation.experiment)
+        directory.keep(simulation.recorder)
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:
             simulation.restore(snapshot)
@@ -109,12 +144,9 @@ def _charged(
     rounds = simulation.allowance.rounds
     ledgers, transport = LedgerFile(directory.ledger), transport_of(simulation.experiment, shape)
     began_at = simulation.k
-    try:
-        with steps.step("consulting the ledgers", simulation.k, rounds):
-            (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)
-    except BadInput:
-        directory.discard()
-        raise
+    with steps.step("consulting the ledgers", simulation.k, rounds):
+        (ledgers.consult if transport.keeps_accounts else ledgers.reserve)(simulation.budget)
+    _check_any_round(simulation)
     if not transport.keeps_accounts:
         simulation.tell_uncovered(ledgers.reserve)
     try:
@@ -122,6 +154,7 @@ def _charged(
         begun(directory.path)
         with logged(simulation, directory) as tell_end:
             transport.run(simulation, directory, shape, steps.progress)
+            _check_any_round(simulation)
             with steps.step("writing results", rounds, rounds):
                 result = write_results(simulation, directory)
             tell_end(result)
@@ -132,6 +165,12 @@ def _charged(
                 ledgers.settle(simulation.budget)
 
 
+def _check_any_round(simulation: Simulation) -> None:
+    """A run of no rounds at all has no results."""
+    if not simulation.allowance.rounds:
+        raise NoRoundLeft(simulation.allowance.reason)
+
+
 def _simulation(experiment: Experiment, steps: Steps, secrets: Secrets | None = None) -> Simulation:
     """Of a million agents each step takes some seconds, so it is said which one is being done."""
     rounds = experiment.run.rounds
@@ -139,7 +178,7 @@ def _simulation(experiment: Experiment, steps: Steps, secrets: Secrets | None = 
         with steps.step("drawing the graph and checking its weights", 0, rounds):
             prepared = PreparedRun.of(experiment, secrets)
         with steps.step(f"drawing the objectives of {prepared.graph.agents:,} agents", 0, rounds):
-            return Simulation(prepared)
+            return Simulation(prepared, to_disk=True)
     except MemoryError as error:
         wanted = f"rounds, agents and dimension whose records fit in memory ({error})"
         raise BadInput("run.rounds", rounds, wanted) from None

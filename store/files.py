@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 from typing import IO, Any
@@ -34,6 +35,11 @@ def write_text(path: Path, text: str, mode: int = PUBLIC) -> None:
 def write_whole(path: Path, fill: Callable[[IO[bytes]], Any], mode: int = PUBLIC) -> None:
     """Write a file with `fill`, or replace the one that is there."""
     beside = path.with_name(f".{path.name}.part")
+    with _named(path):
+        _replace(path, beside, fill, mode)
+
+
+def _replace(path: Path, beside: Path, fill: Callable[[IO[bytes]], Any], mode: int) -> None:
     try:
         with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             _fill(file, fill)
@@ -50,12 +56,23 @@ def write_new(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
     """
     descriptor, beside = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with _named(path), os.fdopen(descriptor, "wb") as file:
             _fill(file, fill)
         os.link(beside, path)  # unlike a rename it never replaces
         _sync_folder(path.parent)
     finally:
         os.unlink(beside)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A full disk does not say which file was being written. Its reader must hear it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def _fill(file: IO[bytes], fill: Callable[[IO[bytes]], Any]) -> None:

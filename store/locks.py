@@ -15,6 +15,8 @@ from pathlib import Path
 from dpp2.errors import BadInput
 from dpp2.store.rundir import RunDirectory
 
+RUNS = Path("runs")  # where runs are kept that nobody named a directory for
+
 _BUSY = "a run that no other command is using: one is at work there now, wait for it or take another directory"
 
 
@@ -36,10 +38,19 @@ def locked(path: Path, field: str, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def new_run(out: Path | None, *, stem: str = "run", force: bool = False) -> Iterator[RunDirectory]:
-    """A directory for a new run, locked: `out`, or runs/stem-1, -2, … where none is named."""
-    path = free_directory(Path("runs"), stem) if out is None else _made(out)
+    """A directory for a new run, locked: `out`, or runs/stem-1, -2, … where none is named.
+
+    Whoever fails before anything is written leaves what was there before: none, or an empty one.
+    """
+    found = out is not None and out.is_dir()
+    path = free_directory(RUNS, stem) if out is None else _made(out)
     with locked(path, "--out"):
-        yield RunDirectory.create(path, force=force)
+        directory = RunDirectory.create(path, force=force)
+        try:
+            yield directory
+        except BaseException:  # Ctrl-C as well
+            directory.discard(found=found)
+            raise
 
 
 @contextmanager

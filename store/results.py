@@ -8,22 +8,28 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
-from dpp2 import BadInput, Experiment, Records, Result
+from dpp2 import BadInput, Experiment, Result
 from dpp2.errors import one_line
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.result import PrivacyReport
 from dpp2.stability import Divergence
 from dpp2.store.files import PRIVATE, read_npz, write_text
+from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, open_records
 from dpp2.store.rundir import RunDirectory, read_metrics
 from dpp2.theory import Condition
 
 NAME = "result.json"
+_RECORDS = ("observation.npz", "truth.npz")
 _EPSILONS = {cls.__name__: cls for cls in (Epsilon, PaperEpsilon, Unsupported)}
 
 
 def save(result: Result, path: Path, *, force: bool = False) -> Path:
     """Write all of it, or nothing."""
+    for records in (result.observation, result.truth):
+        if isinstance(records, KeptRecords) and records.path.parent.resolve() == path.resolve():
+            raise BadInput("path", str(path), "another directory than the one that its records are read from")
     directory = RunDirectory.create(path, force=force)
     directory.describe(result.experiment)
     directory.write_records(result)
@@ -41,16 +47,12 @@ def load(path: Path) -> Result:
             experiment=experiment,
             x=read_npz(path / "solution.npz").x,
             metrics=read_metrics(path / "metrics.csv"),
-            observation=_records(path / "observation.npz"),
-            truth=_records(path / "truth.npz"),
+            observation=open_records(path, OBSERVATION),
+            truth=open_records(path, TRUTH),
             **_facts(facts),
         )
     except Exception as error:  # zip, zlib, json and numpy raise a dozen kinds on a damaged file
         raise BadInput("RUN", str(path), f"a finished run of this version, with {NAME} ({one_line(error)})") from None
-
-
-def _records(path: Path) -> Records:
-    return read_npz(path) if path.is_file() else Records({})
 
 
 def write_facts(result: Result, folder: Path) -> None:
@@ -58,6 +60,7 @@ def write_facts(result: Result, folder: Path) -> None:
     privacy = result.privacy
     facts = {
         "run_id": result.run_id,
+        "records": {name: _checksums(folder / name) for name in _RECORDS if (folder / name).is_file()},
         "seconds": result.seconds,
         "report": result.report,
         "divergence": asdict(result.divergence) if result.divergence else None,
@@ -70,6 +73,27 @@ def write_facts(result: Result, folder: Path) -> None:
         },
     }
     write_text(folder / NAME, json.dumps(_worded(facts), ensure_ascii=False, indent=2) + "\n", PRIVATE)
+
+
+def check_records(folder: Path) -> None:
+    """Refuse records that are not those which the run has written: of another run, or changed since."""
+    try:
+        written = json.loads((folder / NAME).read_text(encoding="utf-8")).get("records", {})
+    except (OSError, ValueError, AttributeError):  # a run of an older version, or one that was not finished
+        return
+    for name in _RECORDS:
+        path = folder / name
+        if name in written and path.is_file() and _checksums(path) not in (None, written[name]):
+            raise BadInput("RUN", str(folder), f"the {name} that this run has written, but this is another one")
+
+
+def _checksums(path: Path) -> dict[str, int] | None:
+    """CRC-32 of every array, as the directory of the file has it: nothing is unpacked. None: it is damaged."""
+    try:
+        with ZipFile(path) as file:
+            return {entry.filename: entry.CRC for entry in file.infolist()}
+    except BadZipFile:
+        return None
 
 
 def _facts(read: Mapping[str, Any]) -> dict[str, Any]:

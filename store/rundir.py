@@ -3,6 +3,7 @@
     experiment.toml    as resolved, with versions
     observation.npz    y, z (K, N, d) and P: what a global eavesdropper has
     truth.npz          x, grad, w, e (K, N, d), eta (K): never opened by an attack
+    observation.zarr/, truth.zarr/   instead of these two, where they are large: the same arrays, in chunks of rounds
     solution.npz       x = x^K (N, d) and its mean (d): not covered by ε
     published.npz      x^K + w^K, if `dpp2 privacy publish` was asked for it: covered
     metrics.csv        one row for each of x^0 … x^K
@@ -36,10 +37,12 @@ from dpp2.arrays import Array
 from dpp2.errors import one_line
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
+from dpp2.recorder import Recorder
 from dpp2.simulation import Snapshot
 from dpp2.store.documents import EpsilonDocument
 from dpp2.store.events import EventLog
-from dpp2.store.files import PRIVATE, json_text, read_npz, write_npz, write_text
+from dpp2.store.files import PRIVATE, PUBLIC, json_text, read_npz, write_npz, write_text
+from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, ZarrKeeper, open_records, records_path
 from dpp2.store.modes import make_private
 
 _RECORDS = ("observation.npz", "truth.npz", "solution.npz", "metrics.csv", "privacy.json", "published.npz")
@@ -69,27 +72,36 @@ class RunDirectory:
         """A new, empty one; a directory with files in it is refused unless forced, and then only a run is removed."""
         if path.exists() and not path.is_dir():
             raise BadInput("--out", str(path), "a directory, not a file")
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and _has_files(path):
             if not force:
                 raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
-            for name in (*_OWN, *_LATER):
-                (path / name).unlink(missing_ok=True)
-            _remove_audits(path)
-            for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
-                for file in (path / "checkpoint").glob(pattern):
-                    file.unlink()
-            for folder, ours in (("nodes", ("groups.json", "node-*")), ("tap", ("*-0001.*",))):
-                if any(any((path / folder).glob(one)) for one in ours):
-                    shutil.rmtree(path / folder)
+            cls(path).clear()
         try:
             make_private(path / "checkpoint")
         except OSError as error:
             raise BadInput("--out", str(path), f"a directory that can be made ({error.strerror})") from None
         return cls(path)
 
-    def discard(self) -> None:
-        """Take back a directory in which nothing was written yet."""
-        for folder in (self.checkpoint, self.path):
+    def clear(self) -> None:
+        """Remove the run, and nothing else."""
+        for name in (*_OWN, *_LATER):
+            (self.path / name).unlink(missing_ok=True)
+        _remove_audits(self.path)
+        for name in (OBSERVATION, TRUTH):
+            if (kept := records_path(self.path, name)).is_dir():
+                shutil.rmtree(kept)
+        for pattern in _CHECKPOINT:  # file by file: somebody else's folder may be called checkpoint, too
+            for file in self.checkpoint.glob(pattern):
+                file.unlink()
+        for folder, ours in (("nodes", ("groups.json", "node-*")), ("tap", ("*-0001.*",))):
+            if any(any((self.path / folder).glob(one)) for one in ours):
+                shutil.rmtree(self.path / folder)
+
+    def discard(self, *, found: bool) -> None:
+        """Take back a directory in which nothing was written yet; itself too, unless it was `found` there."""
+        if _has_files(self.path):  # what was begun can be resumed, and that needs the folder for its checkpoints
+            return
+        for folder in (self.checkpoint, *([] if found else [self.path])):
             with suppress(OSError):  # not empty: somebody's
                 folder.rmdir()
 
@@ -116,6 +128,7 @@ class RunDirectory:
 
     def begin(self, prepared: PreparedRun) -> None:
         """Write down what is run and, for an unseeded run, the secrets that a resume needs (mode 0600)."""
+        make_private(self.checkpoint)  # a run that was stopped before its first checkpoint may have lost the folder
         self.describe(prepared.experiment)
         secrets = prepared.secrets
         if prepared.experiment.run.seed == "os":
@@ -186,10 +199,13 @@ class RunDirectory:
         if (self.path / "metrics.csv").is_file():
             with self._intact(self.path / "metrics.csv") as metrics:
                 merged = {f"metrics.{name}": column[:-1] for name, column in read_metrics(metrics).items()}
-            kept_truth = "x" in records
-            for name in ("observation.npz", *(["truth.npz"] if kept_truth else [])):
-                with self._intact(self.path / name) as path:
-                    merged |= dict(read_npz(path))
+            wanted = [name for name in records if name not in merged]
+            for name in (OBSERVATION, TRUTH) if wanted else ():
+                with self._intact(records_path(self.path, name)) as path:
+                    kept = open_records(self.path, name)
+                    merged |= {name: kept[name] for name in wanted if name in kept}
+            if missing := [name for name in wanted if name not in merged]:
+                raise self._refused(f"an intact run, but {path.name} has no records of {missing[0]}")
             done = self._put_back(records, 0, merged, metrics)
         for part in sorted(self.checkpoint.glob("records-*.npz")):
             with self._intact(part):
@@ -207,6 +223,17 @@ class RunDirectory:
                 array[first : first + count] = _of_shape((count, *array.shape[1:]), name, found[name][:count])
             return first + count
 
+    def keep(self, recorder: Recorder) -> None:
+        """Take the records of a large run as they come; those of a small one are written when it ends."""
+        if recorder.streamed:
+            recorder.keep_in(ZarrKeeper(self.path, recorder))
+
+    def as_kept(self, experiment: Experiment) -> Experiment:
+        """An experiment whose records go on as they began, however many rounds there are to be now."""
+        if experiment.run.records != "auto" or not self._has_state():
+            return experiment
+        return experiment.with_setting("run.records", records_path(self.path, OBSERVATION).suffix.removeprefix("."))
+
     def finish(self, result: Result, snapshot: Snapshot) -> None:
         """Write the results, then the state that rests on them, then drop the parts that they were merged from."""
         self.write_records(result)
@@ -217,14 +244,21 @@ class RunDirectory:
 
     def write_records(self, result: Result) -> None:
         """Metrics after observation and truth: rounds that have metrics have the others."""
-        if result.observation:
-            write_npz(self.path / "observation.npz", result.observation)
-        if result.truth:
-            write_npz(self.path / "truth.npz", result.truth, PRIVATE)
+        self.write_arrays(result.observation, result.truth)
         with np.errstate(over="ignore", invalid="ignore"):  # the mean of a run that overflowed
             write_npz(self.path / "solution.npz", {"x": result.x, "mean": result.x.mean(axis=0)}, PRIVATE)
         write_metrics(self.path / "metrics.csv", result.metrics)
         write_text(self.path / "privacy.json", json_text(privacy_document(result)))
+
+    def write_arrays(self, observation: Records, truth: Records) -> None:
+        """Observation and truth, unless they were kept here as they came."""
+        for name, records, mode in ((OBSERVATION, observation, PUBLIC), (TRUTH, truth, PRIVATE)):
+            if records and not self._has(records):
+                write_npz(self.path / f"{name}.npz", records, mode)
+
+    def _has(self, records: Records) -> bool:
+        """Whether these have been kept here as they came."""
+        return isinstance(records, KeptRecords) and records.path.parent == self.path
 
     def _has_state(self) -> bool:
         return (self.checkpoint / "state.npz").is_file()
@@ -247,13 +281,14 @@ def privacy_document(result: Result) -> dict[str, object]:
     privacy, algorithm = result.privacy, result.experiment.algorithm
     covered = {"solution.npz"} if algorithm.result_is_covered else set()
     covered |= set() if result.truth else {"truth.npz", "events.jsonl"}
+    chunked = {"truth.npz": "truth.zarr"} if isinstance(result.truth, KeptRecords) else {}
     return {
         **epsilon_document(privacy.epsilon, privacy.paper_epsilon),
         "rounds": result.rounds,
         "budget": result.experiment.privacy.budget,
         "stopped": privacy.stopped,
         "notes": list(privacy.notes),
-        "not_covered": {name: why for name, why in _NOT_COVERED.items() if name not in covered},
+        "not_covered": {chunked.get(name, name): why for name, why in _NOT_COVERED.items() if name not in covered},
     }
 
 
@@ -268,6 +303,12 @@ def epsilon_document(spent: Epsilon | Unsupported, claimed: PaperEpsilon | Unsup
         "paper_log10_epsilon": claimed.log10 if isinstance(claimed, PaperEpsilon) else None,
         "paper_reason": None if isinstance(claimed, PaperEpsilon) else str(claimed),
     }
+
+
+def _has_files(path: Path) -> bool:
+    """An empty checkpoint folder does not count: a run that was killed before it wrote anything leaves one."""
+    checkpoint = path / "checkpoint"
+    return any(entry != checkpoint or not entry.is_dir() or any(entry.iterdir()) for entry in path.iterdir())
 
 
 def _remove_audits(run: Path) -> None:

@@ -11,6 +11,7 @@ from dpp2.store.rundir import RunDirectory
 
 _LOOK_SECONDS = 0.1  # how often progress is shown and Ctrl-C noticed
 _CHECKPOINT_SECONDS = 2.0
+_AT_ONCE = 0.2  # seconds; after a checkpoint that took longer the next one comes later: they take a tenth of the time
 
 
 class Embedded:
@@ -21,7 +22,7 @@ class Embedded:
         """Everything can be done here."""
 
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
-        saved, saved_at, chunk = simulation.k, time.monotonic(), 1
+        saved, saved_at, took, chunk = simulation.k, time.monotonic(), 0.0, 1
         metrics = LoggedMetrics(simulation, directory.log)
         with stop_requests() as stop_requested:
             while simulation.remaining:
@@ -35,9 +36,10 @@ class Embedded:
                 chunk = max(1, int(chunk * _LOOK_SECONDS / max(now - began, 1e-6))) if now > began else chunk
                 progress(simulation.k, simulation.allowance.rounds, f"gap {simulation.gap:.2e}")
                 metrics.look()
-                if now - saved_at > _CHECKPOINT_SECONDS or stop_requested():
+                if now - saved_at > _CHECKPOINT_SECONDS * max(took / _AT_ONCE, 1.0) or stop_requested():
                     directory.save(simulation.snapshot(saved))
-                    saved, saved_at = simulation.k, now
+                    saved, saved_at = simulation.k, time.monotonic()
+                    took = saved_at - now
                 if stop_requested() and simulation.remaining:
                     raise Interrupted(directory.path, simulation.k)
 

@@ -51,7 +51,10 @@ def test_without_telemetry_there_is_no_truth(collect: Call, whole: Machines, tmp
     asyncio.run(machines.run(telemetry=False))
     ended = collect(machines)
     assert ended.code == 0, ended.err
-    assert "without telemetry there is no truth.npz" in ended.err
+    assert (
+        "no truth.npz, so an audit cannot be scored: nodes write down x, gradients and noise only with --telemetry"
+        in ended.err
+    )
     assert not (tmp_path / "run" / "truth.npz").exists()
     result = whole.simulation.result() if whole.simulation.k else advanced(whole.simulation)
     assert result.observation is not None

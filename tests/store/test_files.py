@@ -71,7 +71,7 @@ def test_a_kill_leaves_no_part_of_a_key(tmp_path: Path) -> None:
         path = home / "agent-0.key"
         assert not path.exists() or path.read_text() == "00" * 32
         ring = Keyring.of("os", [0], home, tmp_path / "eta.key")  # one that is missing is drawn
-        assert len(ring.agents[0]) == 32
+        assert len(ring.secrets("1").agent_keys([0])[0]) == 32
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert steps > 4
 
@@ -115,8 +115,9 @@ def test_a_writer_that_fails_leaves_nothing(write: Callable[..., None], tmp_path
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as said:
         write(tmp_path / "a", fail)
+    assert said.value.filename == str(tmp_path / "a")  # which disk is full
     assert not [*tmp_path.iterdir()]
 
 
@@ -153,4 +154,6 @@ def test_no_file_is_written_whole_in_any_other_way() -> None:
     }
     assert found.pop("store/files.py")
     # Packets are appended as they come; a node's disk writes a checkpoint beside and renames two of them together.
-    assert sorted(found) == ["adversary/tap/sniffer.py", "node/disk.py"]
+    # What an export opens is a member of its archive, and `write_new` writes the archive.
+    assert sorted(found) == ["adversary/tap/sniffer.py", "node/disk.py", "orchestrator/exports.py"]
+    assert found["orchestrator/exports.py"] == ["archive.open(member, 'w', force_zip64=True)"]

@@ -82,6 +82,7 @@ def worst(rounds: int, **changes: Any) -> float:
 
 
 Run = Callable[..., dict[str, Any]]
+Refused = Callable[..., str]
 
 
 class Killed(BaseException):

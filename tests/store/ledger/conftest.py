@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tests.store.ledger.charges import (
     Killed,
 )
 
+NOTHING_LEFT = "dpp2: privacy.budget leaves no round to run: "
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,16 +31,30 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dpp2_run(dpp2: Call) -> Callable[..., dict[str, Any]]:
-    """`dpp2 run --json`, which must succeed, or be told that no round is left in the budget."""
+    """`dpp2 run --json`, which must succeed; a run that was resumed may be told that its budget is spent."""
 
-    def run(*words: object, nothing_left: bool = False) -> dict[str, Any]:
+    def run(*words: object, spent_up: bool = False) -> dict[str, Any]:
         ended = dpp2("run", "--json", *words)
-        assert ended.code == int(nothing_left), ended.err
-        told = "dpp2: privacy.budget leaves no round to run: " if nothing_left else ""
-        assert (ended.err.startswith(told), len(ended.err.splitlines())) == (True, int(nothing_left))
+        assert ended.code == int(spent_up), ended.err
+        told = NOTHING_LEFT if spent_up else ""
+        assert (ended.err.startswith(told), len(ended.err.splitlines())) == (True, int(spent_up))
         found = json.loads(ended.out)
         assert isinstance(found, dict)
         return found
+
+    return run
+
+
+@pytest.fixture
+def refused(dpp2: Call) -> Callable[..., str]:
+    """`dpp2 run` into a directory of which nothing is left: why no round may be run, in one sentence."""
+
+    def run(out: Path, *words: object) -> str:
+        ended = dpp2("run", "--out", out, *words)
+        assert (ended.code, ended.out, out.exists()) == (1, "", False), ended.err
+        sentence, *more = ended.err.splitlines()
+        assert (sentence.startswith(NOTHING_LEFT), more) == (True, [])
+        return str(sentence.removeprefix(NOTHING_LEFT))
 
     return run
 

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from dpp2 import Experiment, Simulation
+from dpp2.budget import RunBudget
 from dpp2.privacy import epsilon, largest_rounds
+from dpp2.store.ledgers import LedgerFile
 from dpp2.store.rundir import read_metrics
 from tests.store.ledger.charges import (
     COUNTEREXAMPLE,
     ROUNDS,
     Call,
+    Refused,
     Run,
+    experiment,
     mechanisms,
     number,
     rounds_charged,
@@ -108,18 +112,58 @@ class TestBudget:
         assert said.code == 0
         assert f"stopped by privacy.budget after 5 rounds: {kept['stopped']}" in said.err
 
-    def test_that_leaves_no_round_is_a_failure_in_one_sentence(self, tmp_path: Path, dpp2: Call) -> None:
-        """And so is going on with such a run, until the budget is larger."""
-        run, exceeding = tmp_path / "run", f"round 0 would bring the total to ε = {worst(1):.6g}, over the budget of"
-        told = dpp2("run", "--out", run, *sets(privacy__budget=worst(1) / 2))
-        again = dpp2("run", "--resume", run)
-        for ended in (told, again):
-            assert (ended.code, ended.out) == (1, "")
-            assert ended.err.startswith(f"dpp2: privacy.budget leaves no round to run: {exceeding}")
-            assert len(ended.err.splitlines()) == 1
-        assert dpp2("run", "--resume", run, "--set", f"privacy.budget={worst(1) * 1.01}").code == 0
+    @pytest.mark.parametrize("transport", ["embedded", "grpc"])
+    def test_that_leaves_no_round_is_refused_before_anything_is_made(
+        self, transport: str, tmp_path: Path, refused: Refused
+    ) -> None:
+        why = refused(tmp_path / "runs/run", *sets(privacy__budget=worst(1) / 2, run__transport=transport))
+        assert why.startswith(f"round 0 would bring the total to ε = {worst(1):.6g}, over the budget of")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("transport", ["embedded", "grpc"])
+    def test_a_refusal_spares_the_run_that_was_to_be_replaced(
+        self, transport: str, tmp_path: Path, dpp2: Call, dpp2_run: Run
+    ) -> None:
+        """Also where only the ledger knows that nothing is left."""
+        chosen = {"privacy__budget": worst(1) * 1.01, "run__seed": "os"}
+        dpp2_run("--out", tmp_path / "run", *sets(**chosen))
+        before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+        ended = dpp2("run", "--out", tmp_path / "run", "--force", *sets(**chosen, run__transport=transport))
+        assert (ended.code, "earlier runs on the same data have spent" in ended.err) == (1, True)
+        assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+    def test_that_another_run_has_used_up_meanwhile(
+        self, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It was there when it was asked for, and gone when it was to be charged."""
+        budget, consult = worst(1) * 1.01, LedgerFile.consult
+
+        def consulted(self: LedgerFile, asked: RunBudget) -> None:
+            consult(self, asked)
+            self.reserve(Simulation(experiment(privacy__budget=budget, run__seed="os")).budget)
+
+        LedgerFile(tmp_path / "ledger.sqlite").totals()  # which makes the file
+        monkeypatch.setattr(LedgerFile, "consult", consulted)
+        why = refused(tmp_path / "run", *sets(privacy__budget=budget, run__seed="os"))
+        assert "earlier runs on the same data have spent" in why
+
+    @pytest.mark.parametrize("transport", ["embedded", "grpc"])
+    def test_the_first_round_shows_that_its_noise_is_too_small(
+        self, transport: str, tmp_path: Path, refused: Refused
+    ) -> None:
+        """Nobody knew before it was computed; nothing was sent, and nothing stays."""
+        tiny = {"noise__u_e": 1e-18, "noise__u_w": 1e-18, "privacy__budget": 1e60}
+        why = refused(tmp_path / "run", *sets(**tiny, run__transport=transport))
+        assert why.startswith("round 0 would bring the total to ε = ∞")
+        assert rounds_charged(tmp_path) == [0] * 3
+
+    def test_going_on_with_a_run_whose_budget_is_spent_is_a_failure(self, tmp_path: Path, dpp2: Call) -> None:
+        run = tmp_path / "run"
+        assert dpp2("run", "--out", run, *sets(privacy__budget=worst(1) * 1.01)).code == 0
         spent_up = dpp2("run", "--resume", run)
-        assert (spent_up.code, "no round to run: round 1 would" in spent_up.err) == (1, True)
+        assert (spent_up.code, spent_up.out, len(spent_up.err.splitlines())) == (1, "", 1)
+        assert "no round to run: round 1 would" in spent_up.err
+        assert dpp2("run", "--resume", run, "--set", f"privacy.budget={worst(2) * 1.01}").code == 0
 
     @pytest.mark.parametrize("budget", ["exact", 1e9, None])
     def test_a_budget_that_suffices_is_not_mentioned(
@@ -130,13 +174,6 @@ class TestBudget:
         assert (printed["rounds"], printed["privacy"]["stopped"]) == (ROUNDS, None)
         assert "stopped" not in dpp2("run", "--out", tmp_path / "again", *chosen).err
 
-    def test_not_even_one_round(self, tmp_path: Path, dpp2_run: Run) -> None:
-        printed = dpp2_run("--out", tmp_path / "run", *sets(privacy__budget=1e-9), nothing_left=True)
-        assert (printed["rounds"], printed["privacy"]["epsilon"]) == (0, 0.0)
-        assert "round 0 would bring the total to" in printed["privacy"]["stopped"]
-        assert rows(tmp_path) == []
-        assert printed["gap"] == printed["gap_initial"]
-
     def test_the_agent_with_the_least_noise_decides(self, tmp_path: Path, dpp2_run: Run) -> None:
         lists = {"noise__u_e": [20.0, 2.0, 20.0], "noise__u_w": [20.0, 2.0, 20.0], "noise__decay": [0.9, 1.0, 0.9]}
         printed = dpp2_run("--out", tmp_path / "run", *sets(**lists, privacy__budget=0.3))
@@ -145,17 +182,17 @@ class TestBudget:
         assert 0 < printed["rounds"] < ROUNDS
         assert printed["privacy"]["epsilon"] <= 0.3
 
-    def test_is_for_all_runs_on_the_same_data_together(self, tmp_path: Path, dpp2_run: Run) -> None:
+    def test_is_for_all_runs_on_the_same_data_together(self, tmp_path: Path, dpp2_run: Run, refused: Refused) -> None:
         budget = worst(10)
         chosen = {"run__seed": "os", "privacy__budget": budget}
         first = dpp2_run("--out", tmp_path / "first", *sets(**chosen, run__rounds=6))
         second = dpp2_run("--out", tmp_path / "second", *sets(**chosen, run__rounds=20))
-        third = dpp2_run("--out", tmp_path / "third", *sets(**chosen, run__rounds=20), nothing_left=True)
+        third = refused(tmp_path / "third", *sets(**chosen, run__rounds=20))
         assert first["rounds"] == 6
         assert 0 < second["rounds"] < 10
         assert worst(6) + worst(second["rounds"]) <= budget < worst(6) + worst(second["rounds"] + 1)
-        assert third["rounds"] == 0
-        assert "earlier runs on the same data have spent" in second["privacy"]["stopped"]
+        for stopped in (second["privacy"]["stopped"], third):
+            assert "earlier runs on the same data have spent" in stopped
         assert max(total(tmp_path, agent) for agent in range(3)) <= budget
 
     def test_goes_on_after_a_resume(self, tmp_path: Path, dpp2_run: Run) -> None:
@@ -163,7 +200,7 @@ class TestBudget:
         assert dpp2_run("--out", tmp_path / "run", *chosen)["rounds"] == ROUNDS
         longer = dpp2_run("--resume", tmp_path / "run", "--set", "run.rounds=50")
         assert (longer["rounds"], longer["privacy"]["epsilon"]) == (11, worst(11))
-        again = dpp2_run("--resume", tmp_path / "run", nothing_left=True)
+        again = dpp2_run("--resume", tmp_path / "run", spent_up=True)
         assert (again["rounds"], bool(again["privacy"]["stopped"])) == (11, True)
         assert rounds_charged(tmp_path) == [11] * 3
 
@@ -189,11 +226,10 @@ class TestBudget:
         assert len({row.data for row in found}) == 3
         assert len({row.run for row in found}) == len(changes)
 
-    def test_a_run_without_noise_leaves_nothing_to_spend(self, tmp_path: Path, dpp2_run: Run) -> None:
+    def test_a_run_without_noise_leaves_nothing_to_spend(self, tmp_path: Path, dpp2_run: Run, refused: Refused) -> None:
         dpp2_run("--out", tmp_path / "bare", *sets(run__seed="os", noise__u_e=0))
-        after = dpp2_run("--out", tmp_path / "run", *sets(run__seed="os", privacy__budget=1e9), nothing_left=True)
-        assert after["rounds"] == 0
-        assert "earlier runs on the same data have spent ∞" in after["privacy"]["stopped"]
+        why = refused(tmp_path / "run", *sets(run__seed="os", privacy__budget=1e9))
+        assert "earlier runs on the same data have spent ∞" in why
 
 
 def csv_folder(folder: Path, *contents: str) -> Path:
@@ -237,14 +273,15 @@ class TestDataFromFiles:
         return max(number(epsilon(agent, 6)) for agent in agents)
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-    def test_a_copy_is_the_same_data(self, order: tuple[int, ...], tmp_path: Path, dpp2_run: Run) -> None:
+    def test_a_copy_is_the_same_data(
+        self, order: tuple[int, ...], tmp_path: Path, dpp2_run: Run, refused: Refused
+    ) -> None:
         first = csv_folder(tmp_path / "first", *CONTENTS)
         second = csv_folder(tmp_path / "second", *(CONTENTS[agent] for agent in order))
         chosen = {"run__seed": "os", "privacy__budget": self.budget(first)}
         assert dpp2_run("--out", tmp_path / "runs/1", *own(first, **chosen))["rounds"] == 6
-        after = dpp2_run("--out", tmp_path / "runs/2", *own(second, **chosen), nothing_left=True)
-        assert after["rounds"] == 0
-        assert "earlier runs on the same data have spent" in after["privacy"]["stopped"]
+        why = refused(tmp_path / "runs/2", *own(second, **chosen))
+        assert "earlier runs on the same data have spent" in why
 
     def test_one_digit_makes_other_data(self, tmp_path: Path, dpp2_run: Run) -> None:
         folder = csv_folder(tmp_path / "data", *CONTENTS)
@@ -270,7 +307,9 @@ class TestDataFromFiles:
         assert dpp2_run("--resume", tmp_path / "runs/1", "--set", "run.rounds=9")["rounds"] == 9
         assert rounds_charged(tmp_path / "runs") == [9] * 3
 
-    def test_a_run_without_a_known_smoothness_is_not_forgotten(self, tmp_path: Path, dpp2_run: Run) -> None:
+    def test_a_run_without_a_known_smoothness_is_not_forgotten(
+        self, tmp_path: Path, dpp2_run: Run, refused: Refused
+    ) -> None:
         """It had no ε; a bound that is declared for a later run does not give it one."""
         (tmp_path / "own.py").write_text(STEEPER.replace("self.smoothness = 3.0 - agent", "self.slope = 3.0 - agent"))
         (tmp_path / "own.py").write_text((tmp_path / "own.py").read_text().replace("self.smoothness", "self.slope"))
@@ -279,6 +318,4 @@ class TestDataFromFiles:
         assert rounds_charged(tmp_path / "runs") == [ROUNDS] * 3
         dpp2_run("--resume", tmp_path / "runs/1", "--set", "run.rounds=9")
         declared = own(tmp_path / "own.py", run__seed="os", privacy__smoothness=3.0, privacy__budget=1e9)
-        after = dpp2_run("--out", tmp_path / "runs/2", *declared, nothing_left=True)
-        assert after["rounds"] == 0
-        assert after["privacy"]["stopped"].startswith("no budget can be kept: in run ")
+        assert refused(tmp_path / "runs/2", *declared).startswith("no budget can be kept: in run ")

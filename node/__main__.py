@@ -95,6 +95,7 @@ async def _serve(options: argparse.Namespace, known: Known | None) -> NoReturn:
     _check_agents(options.agents, config.owned, config.experiment.network.agents)
     node = Node(config)
     port = await node.start(options.listen or _listening(config.owned, options.cluster))
+    _check_port(options.listen, config.owned, options.cluster)
     ready_for_rounds()
     announcement.make(port)
     loop = asyncio.get_running_loop()
@@ -111,6 +112,21 @@ async def _serve(options: argparse.Namespace, known: Known | None) -> NoReturn:
     # Everything is closed and on disk. To close the event loop, too, would cancel tasks of gRPC's own, and now and then
     # these print a traceback.
     os._exit(1 if node.failure else 0)
+
+
+def _check_port(listen: str | None, owned: tuple[int, ...], cluster: Path) -> None:
+    """Say it if others will look for this node elsewhere. No reason to refuse: a port may be forwarded."""
+    from dpp2.errors import BadInput
+    from dpp2.node.cluster import Cluster
+
+    own = (listen or "").rpartition(":")[2]
+    if own in ("", "0"):  # that of the file, or any: then whoever starts the node writes the file when it listens
+        return
+    with contextlib.suppress(BadInput):  # nor is a file that is not there yet
+        address = Cluster.load(cluster).addresses.get(owned[0], f":{own}")
+        if address.rpartition(":")[2] != own:
+            told = "%s has agent %d at %s, and this node listens on port %s: others will not find it there"
+            log.warning(f"{told}, unless that port is forwarded", cluster, owned[0], address, own)
 
 
 async def _probe(options: argparse.Namespace) -> int:
@@ -170,10 +186,16 @@ def _listening(owned: tuple[int, ...], cluster: Path) -> str:
     """
     from dpp2.errors import BadInput
     from dpp2.node.cluster import Cluster
+    from dpp2.node.ranges import ranges_text
 
-    addresses = Cluster.load(cluster).addresses
+    loaded = Cluster.load(cluster)
+    addresses = loaded.addresses
     if owned[0] not in addresses:
         raise BadInput("--agents", owned[0], f"an agent that {cluster} has an address for")
+    together = next(agents for agents in map(loaded.agents_of_node, loaded.nodes()) if owned[0] in agents)
+    if together != owned:
+        accepted = f"the agents that {cluster} has at {addresses[owned[0]]}: {ranges_text(together)}"
+        raise BadInput("--agents", ranges_text(owned), accepted)
     host, _, port = addresses[owned[0]].rpartition(":")
     return f"{host if host in _LOOPBACK else '0.0.0.0'}:{port}"
 
@@ -229,7 +251,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         metavar="C",
         help="rounds between checkpoints (%(default)s)",
     )
-    add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each hosted agent (HOME-keys)")
+    add("--keys", type=Path, metavar="DIR", help="folder with agent-I.key of each agent, or agents.key (HOME-keys)")
     add("--eta-key", type=Path, metavar="FILE", help='the network\'s η key (run.seed = "os")')
     add("--ledger", type=Path, metavar="FILE", help="what the agents have spent (default: ledger.sqlite in --home)")
     add(

@@ -70,8 +70,8 @@ class Disk(Protocol):
     def map(self, name: str) -> Mapped:
         """Made if it is missing; refused if another process has it."""
 
-    def read(self, name: str, most: int = -1) -> bytes | None:
-        """A whole file, or its first bytes; None if there is none."""
+    def read(self, name: str, most: int = -1, at: int = 0) -> bytes | None:
+        """A whole file, or at most so many bytes from a place on; None if there is none."""
 
     def write(self, name: str, content: bytes) -> None:
         """A file and its content, synced; not atomic."""
@@ -113,9 +113,10 @@ class RealDisk:
     def map(self, name: str) -> Mapped:
         return _RealMapped(self._folder / name)
 
-    def read(self, name: str, most: int = -1) -> bytes | None:
+    def read(self, name: str, most: int = -1, at: int = 0) -> bytes | None:
         try:
             with (self._folder / name).open("rb") as file:
+                file.seek(at)
                 return file.read(most)
         except FileNotFoundError:
             return None

@@ -86,12 +86,13 @@ class RecordFiles:
                 file.close()
 
 
-def read_records(disk: Disk, name: str, rounds: int, width: int) -> Array:
+def read_records(disk: Disk, name: str, rounds: range, width: int) -> Array:
     """(rounds, width): what a node wrote down under a name. Every block is compared with its checksum."""
-    content = disk.read(records_file(name), rounds * _block(width))
-    if content is None or len(content) < rounds * _block(width):
-        raise NodeFailed(f"those of {name} end before round {rounds}")
-    return _checked(content, width, name, range(rounds), disk)
+    size = len(rounds) * _block(width)
+    content = disk.read(records_file(name), size, rounds.start * _block(width))
+    if content is None or len(content) < size:
+        raise NodeFailed(f"those of {name} end before round {rounds.stop}")
+    return _checked(content, width, name, rounds, disk)
 
 
 def _checked(content: bytes, width: int, name: str, rounds: range, disk: Disk) -> Array:

@@ -117,7 +117,7 @@ class Inbox:
         if arrived.run != self.run:
             raise PeerFault("wrong run", f"this node runs {self.run[:8]}…, not {arrived.run[:8]!r}")
         if arrived.phase not in self.phases:
-            raise PeerFault("bad phase", f"{arrived.phase[:20]!r} is none of {', '.join(self.phases)}")
+            raise PeerFault("bad phase", f"{arrived.phase[:20]!r} is not one of {', '.join(self.phases)}")
         if strangers := [sender for sender in arrived.senders if sender not in expected]:
             raise PeerFault("unknown sender", f"{strangers[:5]} are not behind this stream, or no neighbours here")
         if len(arrived.senders) < len(expected):

@@ -62,7 +62,8 @@ class Contradictions:
         waiting = machine.waiting_for()
         if machine.k != self._round or not waiting:
             self._round, self._since, self._before = machine.k, now, refused.copy()
-        hopeless = [agent for agent in waiting if refused[agent] - self._before[agent] >= CONTRADICTIONS]
+        often = {agent for agent, times in refused.items() if times - self._before[agent] >= CONTRADICTIONS}
+        hopeless = sorted(often.intersection(waiting))
         if now - self._since < CONTRADICTION_SECONDS or not hopeless:
             return None
         return NodeFailed(

@@ -44,10 +44,9 @@ class Outbox:
 
 def _places(owned: Sequence[int], ours: Sequence[int]) -> slice | NDArray[np.intp]:
     """Where some agents' rows lie among those of all hosted ones: a slice, which copies nothing, if it is one."""
-    places = [owned.index(agent) for agent in ours]
-    if places == list(range(places[0], places[-1] + 1)):
-        return slice(places[0], places[-1] + 1)
-    return np.array(places, dtype=np.intp)
+    places = np.searchsorted(np.asarray(owned), np.asarray(ours))  # both ascend
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else places
 
 
 class SentDigests:

@@ -48,6 +48,8 @@ from dpp2.store.ledgers import LedgerFile
 
 log = logging.getLogger("dpp2.node")
 
+_WAITED_FOR = 1000  # agents that a report names at most: it comes every second, and gRPC takes 4 MB
+
 
 @dataclass(frozen=True)
 class NodeConfig:
@@ -259,7 +261,7 @@ class Node:
         if sent and RunBudget([self.hosting.agents], run_id).account.mechanisms:
             raise NodeFailed(
                 f"{self._ledger.path} lacks run {sent[0]}, which has sent rounds from here: it was lost, and a fresh "
-                "one would grant the budget twice; put it back, or prepare that run again, which charges it anew"
+                "one would grant the budget twice; put it back, or prepare that run again, which charges it again"
             )
 
     def _claim(self, run_id: str, known: list[str]) -> None:
@@ -302,7 +304,7 @@ class Node:
             report = wire_pb2.Progress(
                 round=machine.k,
                 finished=machine.finished and not shell.failure,
-                waiting_for=machine.waiting_for(),
+                waiting_for=machine.waiting_for()[:_WAITED_FOR],
                 frames_sent=machine.outbox.frames,
                 bytes_sent=machine.outbox.bytes,
                 refused=self.refusals.counts.total(),

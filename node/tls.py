@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from dpp2.errors import BadInput
-from dpp2.node.ranges import MOST_AGENTS, ranges_text, spans
+from dpp2.node.ranges import MOST_AGENTS, few_words, ranges_text, spans
 from dpp2.store.modes import check_private
 
 if TYPE_CHECKING:
@@ -181,7 +181,9 @@ def _check(folder: Path, ca: bytes, certificate: bytes, key: bytes) -> set[str]:
 def _check_names(folder: Path, own: set[str], names: Sequence[str], agents: Sequence[int]) -> None:
     lacking = sorted(set(names) - own) or [agent_name(agent) for agent in unproven(agents, own)]
     if lacking:
-        raise BadInput("--tls", str(folder / CERTIFICATE), f"a certificate for {', '.join(lacking[:5])}")
+        together = len(agents) > 1 and lacking == [node_name(agents)]  # a digest, which tells nobody anything
+        whose = f"the node that hosts agents {few_words(agents)}" if together else ", ".join(lacking[:5])
+        raise BadInput("--tls", str(folder / CERTIFICATE), f"a certificate for {whose}")
 
 
 def _certificate(path: Path, content: bytes) -> x509.Certificate:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpp2 import Experiment, Simulation
 from dpp2.node.cluster import Cluster
-from dpp2.node.keyring import write_key
+from dpp2.node.keyring import key_files, write_key
 from dpp2.node.limits import CHANNEL_OPTIONS
 from dpp2.node.server import Node, NodeConfig, run_folder
 from dpp2.node.tls import Identity, node_name, open_channel
@@ -69,8 +69,9 @@ class Live:
         if self.simulation.experiment.run.seed == "os":
             write_key(self.folder / "eta.key", secrets.eta)
             for node, group in self.groups.items():
-                for agent in group:
-                    write_key(self.folder / f"node-{node}-keys" / f"agent-{agent}.key", secrets.agent_keys([agent])[0])
+                own = dict(zip(group, secrets.agent_keys(group), strict=True))
+                for path, key in key_files(self.folder / f"node-{node}-keys", own).items():
+                    write_key(path, key)
         for node in self.groups:
             await self.start_one(node)
         addresses = {agent: f"127.0.0.1:{self.ports[node]}" for node, group in self.groups.items() for agent in group}

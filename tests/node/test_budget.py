@@ -390,7 +390,7 @@ async def test_a_lost_ledger_does_not_grant_the_budget_again(tmp_path: Path) -> 
         await nodes.start_one(1)
         first, nodes.run_id = nodes.run_id, "ab" * 16
         for _ in range(2):
-            with pytest.raises(grpc.aio.AioRpcError, match=f"ledger.sqlite lacks run {first}.*charges it anew"):
+            with pytest.raises(grpc.aio.AioRpcError, match=f"ledger.sqlite lacks run {first}.*charges it again"):
                 await nodes.prepare(1)
         nodes.run_id = first
         await nodes.prepare(1)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -302,6 +303,20 @@ def test_a_node_that_nobody_calls_ends_in_order(command: list[str]) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert ended.returncode == 0
     assert "no orchestrator has called for 0.2 s (--patience): this node ends" in ended.stderr
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_node_that_others_look_for_at_another_port_says_so(
+    elsewhere: bool, command: list[str], tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    listed = 1 if elsewhere else port
+    (tmp_path / "cluster.toml").write_text(f'[agents]\n0 = "127.0.0.1:{listed}"\n1 = "127.0.0.1:2"\n')
+    ended = subprocess.run([*command, "--listen", f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=SECONDS)
+    said = f"has agent 0 at 127.0.0.1:1, and this node listens on port {port}: others will not find it there"
+    assert (ended.returncode, said in ended.stderr) == (0, elsewhere), ended.stderr
 
 
 def test_a_port_is_announced_on_the_descriptor_that_was_handed_over(command: list[str]) -> None:

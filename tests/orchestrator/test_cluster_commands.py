@@ -202,7 +202,10 @@ def test_strict_plaintext_and_without_telemetry(machines: Machines, dpp2: Call, 
     assert kept == {"y.f64", "z.f64"}
     collected = dpp2(*machines.collection())
     assert collected.code == 0, collected.err
-    assert "without telemetry there is no truth.npz" in collected.err
+    assert (
+        "no truth.npz, so an audit cannot be scored: nodes write down x, gradients and noise only with --telemetry"
+        in collected.err
+    )
 
 
 # --- processes that die ---------------------------------------------------------------------------------------

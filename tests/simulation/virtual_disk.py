@@ -136,11 +136,11 @@ class VirtualDisk:
     def unmap(self, name: str) -> None:
         self._mapped.discard(name)
 
-    def read(self, name: str, most: int = -1) -> bytes | None:
+    def read(self, name: str, most: int = -1, at: int = 0) -> bytes | None:
         file = self._names.get(name)
         if file is None:
             return None
-        return bytes(file.content[:most]) if most >= 0 else bytes(file.content)
+        return bytes(file.content[at : at + most]) if most >= 0 else bytes(file.content[at:])
 
     def write(self, name: str, content: bytes) -> None:
         """In three steps, after each of which it may be all over."""

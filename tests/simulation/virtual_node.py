@@ -340,7 +340,7 @@ class VirtualNode:
         for name in reference.records:
             expected = reference.records_of(self.name, name)
             numbers = len(expected) // 8 // reference.rounds
-            if read_records(self.disk, name, reference.rounds, numbers).tobytes() != expected:
+            if read_records(self.disk, name, range(reference.rounds), numbers).tobytes() != expected:
                 raise Wrong(f"node {self.name} has other records of {name} than the embedded run")
         charged = self.ledger.charged(reference.run_id)
         if any(rounds != reference.rounds for rounds in charged):

@@ -1,11 +1,9 @@
-"""Who listens, what such an audit is called, and what it is called that lies in a folder already."""
+"""Who listens, and what such an audit is called."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dpp2 import BadInput
 from dpp2.adversary.attacks import ATTACKS, Attack
@@ -13,6 +11,8 @@ from dpp2.adversary.knowledge import Knowledge
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth, insider
 from dpp2.adversary.views import ATTACKERS, View, global_view, local_view, neighbour_view, partial_view
+
+WHOLE = "global"  # what the audit is called in which everybody is heard, every attack is run and the game is played
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,8 @@ class Attacker:
         if not 0 <= self.agent < agents:
             raise BadInput("--agent", self.agent, f"a whole number from 0 to {agents - 1}")
 
-    def asked(self, attacks: Sequence[Attack], *, game: bool) -> str:
-        """A name for what an audit is asked. Only an audit of the same name takes its place."""
+    def asked(self, attacks: Sequence[Attack], *, game: bool, last: int | None = None) -> str:
+        """A name for what an audit is asked, and for its folder unless it is the `WHOLE` one."""
         who = f"{self.kind}-{self.agent}" if self.kind in ("local", "neighbour") else self.kind
         some = [one.name for one in attacks] if len(attacks) < len(ATTACKS) else []
-        return "-".join([who, *some, *([] if game else ["no-game"])])
-
-
-def kept_audit(folder: Path) -> str | None:
-    """What the audit in this folder was asked; None where there is none that can be read."""
-    try:
-        kept = json.loads((folder / "audit.json").read_text(encoding="utf-8"))
-        return str(kept.get("asked", kept["attacker"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        return "-".join([who, *some, *([] if game else ["no-game"]), *([f"last-{last}"] if last else [])])

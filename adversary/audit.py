@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS, Attack
-from dpp2.adversary.findings import Finding, Skipped, attempt
+from dpp2.adversary.findings import Finding, Skipped, attempt, untried
 from dpp2.adversary.game_result import GameResult, game_result
 from dpp2.adversary.knowledge import Knowledge
 from dpp2.adversary.observation import Observation
@@ -30,11 +30,14 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.store.kept import OBSERVATION, TRUTH, check_window, has_records, records_path
+from dpp2.store.results import check_records
 from dpp2.store.rundir import read_metrics
 
 Note = Callable[[str], None]
 
 _PAPER_POINTS = 200
+_COPIES = 7.0  # so many times the size of the records an audit needs (measured): attacks make arrays of their own
 _NO_TRUTH = "errors cannot be measured: the run kept no truth.npz (run.telemetry = none)"
 
 
@@ -103,14 +106,20 @@ def audit(
     attacker: Attacker | None = None,
     *,
     game: bool = True,
+    last: int | None = None,
     note: Note = lambda _: None,
 ) -> AuditReport:
-    """Attack a finished run and judge the paper's claims by it. `note` hears what is being done."""
+    """Attack a finished run and judge the paper's claims by it. `note` hears what is being done.
+
+    With `last` the attacker has heard the last rounds only, so many of them; no more is read of large records.
+    """
     attacker = attacker or Attacker()
     experiment = Experiment.load(run / "experiment.toml").resolve()
     attacker.check(experiment.network.agents)
-    heard = intercepted(run, attacker)
-    truth = Truth.load(run) if (run / "truth.npz").is_file() else None
+    check_records(run)
+    check_window(run, last, _COPIES, " (dpp2 audit --last ROUNDS reads no more than these)")
+    heard = intercepted(run, attacker, last)
+    truth = Truth.load(run, last) if has_records(run, TRUTH) else None
     _check_truth(run, truth, heard.observation)
     view, (rounds, why_infinite) = None, _told(run, heard.observation)
     if heard.observation is not None:
@@ -120,7 +129,7 @@ def audit(
     account = _account(experiment)
     report = AuditReport(
         run=str(run),
-        asked=attacker.asked(attacks, game=game),
+        asked=attacker.asked(attacks, game=game, last=last),
         experiment=experiment,
         attacker=attacker,
         interception=heard,
@@ -176,19 +185,22 @@ def public_knowledge(experiment: Experiment, observation: Observation) -> Knowle
     return replace(knowledge, eta=np.ones(observation.first + observation.shape[0]))
 
 
-def intercepted(run: Path, attacker: Attacker) -> Interception:
+def intercepted(run: Path, attacker: Attacker, last: int | None = None) -> Interception:
     """A tap's record before the run's own: what was decoded from real bytes is what an eavesdropper has.
 
     A participant needs no tap: it receives its messages whatever the wire shows of them.
     """
-    tapped, ciphertext, own = run / "tap" / "observation.npz", run / "tap" / "ciphertext.json", run / "observation.npz"
+    tapped, ciphertext = run / "tap" / "observation.npz", run / "tap" / "ciphertext.json"
     if attacker.kind != "neighbour" and tapped.is_file():
-        return Interception(Observation.load(tapped), "tap/observation.npz, decoded from the bytes on the wire")
+        return Interception(
+            Observation.load(tapped).last(last), "tap/observation.npz, decoded from the bytes on the wire"
+        )
     if attacker.kind != "neighbour" and ciphertext.is_file():
         return Interception(None, "tap/ciphertext.json: the wire carried ciphertext", _leaks(ciphertext))
-    if not own.is_file():
+    if not has_records(run, OBSERVATION):
         raise BadInput("RUN", str(run), "a finished run with observation.npz in it")
-    return Interception(Observation.load(own), "observation.npz, as the run recorded what it sent")
+    own = records_path(run, OBSERVATION).name
+    return Interception(Observation.of_run(run, last), f"{own}, as the run recorded what it sent")
 
 
 def _check_truth(run: Path, truth: Truth | None, observation: Observation | None) -> None:
@@ -196,7 +208,7 @@ def _check_truth(run: Path, truth: Truth | None, observation: Observation | None
     if truth is None or observation is None:
         return
     rounds, *shape = observation.shape
-    if list(truth.x.shape[1:]) != shape or len(truth.x) < observation.first + rounds:
+    if list(truth.x.shape[1:]) != shape or truth.first + len(truth.x) < observation.first + rounds:
         seen, true = ("×".join(map(str, size)) for size in (observation.shape, truth.x.shape))
         accepted = f"one run's files: the observation has rounds×agents×dimension {seen}, truth.npz {true}"
         raise BadInput("RUN", str(run), accepted)
@@ -268,6 +280,7 @@ def _noise_left(report: AuditReport) -> float:
 def _evidence(report: AuditReport) -> Evidence:
     return Evidence(
         findings=report.findings,
+        untried=untried(report.findings, report.view) if report.view else (),
         attacker=report.attacker.words,
         last=report.last,
         unscored=report.unscored,
@@ -275,6 +288,7 @@ def _evidence(report: AuditReport) -> Evidence:
         knows_eta=report.attacker.kind == "neighbour",
         noise_left=_noise_left(report),
         epsilon=report.cost.epsilon,
+        account=report.experiment.algorithm.account_in_words,
         paper_epsilon=report.cost.paper_epsilon,
         game=report.game,
         void=[*_void(report.experiment), *([report.cost.uncovered] if report.cost.uncovered else [])],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpp2.adversary.attacks.base import Attack, Estimate
+from dpp2.adversary.attacks import ATTACKS, Attack, Estimate
 from dpp2.adversary.attacks.float_bits import Exclusion
 from dpp2.adversary.candidates import ruled_out
-from dpp2.adversary.scoring import Errors, Truth, score
+from dpp2.adversary.scoring import Errors, Stretch, Truth, score
 from dpp2.adversary.views import View
 
 QUANTITIES = {"x": "x_i", "gradient": "∇f_i", "eta": "η"}
@@ -37,6 +37,11 @@ class Finding:
         median = errors.median if errors else None
         return median if median is not None and math.isfinite(median) else None
 
+    def closest(self, what: str) -> Stretch | None:
+        """The best few rounds, wherever they lie; None where there are none."""
+        errors = self.errors.get(what)
+        return errors.closest if errors else None
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -62,3 +67,10 @@ def attempt(attack: Attack, view: View, truth: Truth | None) -> Finding | Skippe
     found = {"x": scored.x, "gradient": scored.grad, "eta": scored.eta}
     errors = {what: one for what, one in found.items() if one is not None}
     return Finding(attack, view.attacker, estimate, errors, scored.data, scored.parameters)
+
+
+def untried(findings: Sequence[Finding], view: View) -> tuple[Skipped, ...]:
+    """Attacks on x and on gradients that are for what was run and for this attacker, but were not run, and why."""
+    ran = {one.name for one in findings}
+    left = [one for one in ATTACKS if one.listens and one.compared and one.name not in ran and one.made_for(view)]
+    return tuple(Skipped(one.name, one.needs(view) or "was not chosen") for one in left)

@@ -90,7 +90,7 @@ def _claimed(game: Game, factor: float) -> PrivacyProfile | Unsupported:
     try:
         return profile(game.mechanism.scaled(factor), game.rounds)
     except BadInput as missing:  # dp-accounting is an extra
-        return Unsupported(str(missing))
+        return Unsupported(f"needs {missing.accepted}")
 
 
 def _cancelling_result(
@@ -125,7 +125,7 @@ def _sum_curve(game: CancellingGame) -> Curve | Unsupported:
     try:
         return laplace_profile(game.shift, game.gradient_rounds)
     except BadInput as missing:  # dp-accounting is an extra
-        return Unsupported(str(missing))
+        return Unsupported(f"needs {missing.accepted}")
 
 
 def _exact_prediction(game: CancellingGame, curve: TradeOff) -> Prediction | Unsupported:
@@ -158,7 +158,7 @@ def _prediction(game: Game, curve: TradeOff) -> Prediction | Unsupported:
     try:
         pair, account = predicted(game), profile(game.mechanism, game.rounds)
     except BadInput as missing:  # dp-accounting is an extra
-        return Unsupported(str(missing))
+        return Unsupported(f"needs {missing.accepted}")
     for one in (pair, account):
         if isinstance(one, Unsupported):
             return one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpp2.arrays import Array, frozen
 from dpp2.experiment import Experiment
 from dpp2.privacy import Unsupported
 from dpp2.privacy.correlated import NoiseNetwork
+from dpp2.records import Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +53,12 @@ class Knowledge:
     def of(cls, experiment: Experiment) -> Knowledge:
         """What a published experiment says, without its secrets and without what its data follow from."""
         noise, agents = experiment.noise, experiment.network.agents
-        form = MappingProxyType(dict(experiment.problem.public_form()))
+        form = dict(experiment.problem.public_form())
         scales = {name.removeprefix("u_"): frozen(per_agent(getattr(noise, name), agents)) for name in noise.scales}
         decay = frozen(per_agent(getattr(noise, "decay", 1.0), agents))
         affine, products = experiment.problem.affine_gradient, experiment.problem.logistic_products
         section, shared = experiment.algorithm.public(), experiment.algorithm.noise_network(experiment)
-        known = cls(section, MappingProxyType(scales), decay, noise.grid, form, affine, products)
+        known = cls(section, Records(scales), decay, noise.grid, form, affine, products)
         return known if isinstance(shared, Unsupported) else replace(known, noise_network=shared)
 
     def hidden(self) -> Knowledge:

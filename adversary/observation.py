@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +22,9 @@ from numpy.typing import NDArray
 
 from dpp2.arrays import Array, frozen
 from dpp2.errors import BadInput, one_line
+from dpp2.records import Records
 from dpp2.store.files import write_npz
+from dpp2.store.kept import OBSERVATION, last_rounds, records_path
 
 Channels = NDArray[np.int64]  # (C, 2): directed pairs (sender, receiver)
 
@@ -49,7 +50,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         sealed = {name: _sealed(array) for name, array in self.phases.items()}
-        object.__setattr__(self, "phases", MappingProxyType(sealed))
+        object.__setattr__(self, "phases", Records(sealed))
         object.__setattr__(self, "P", _sealed(self.P))
         for name in ("channels", "unobserved"):
             pairs = np.array(getattr(self, name), dtype=np.int64).reshape(-1, 2)
@@ -86,6 +87,24 @@ class Observation:
             raise BadInput("observation", str(path), f"a readable observation.npz ({error.strerror})") from None
         except Exception as error:  # zip, zlib, json and numpy raise a dozen kinds on a damaged file
             raise BadInput("observation", str(path), f"an intact observation.npz ({one_line(error)})") from None
+
+    @classmethod
+    def of_run(cls, run: Path, most: int | None = None) -> Self:
+        """What a run recorded of what it sent: all rounds, or the last `most` of them."""
+        path = records_path(run, OBSERVATION)
+        try:
+            first, arrays = last_rounds(run, OBSERVATION, most)
+            return cls.of({**arrays, "first": first}, str(path))
+        except BadInput:
+            raise
+        except Exception as error:  # zip, zlib, json and numpy raise a dozen kinds on a damaged file
+            raise BadInput("RUN", str(run), f"a run with an intact {path.name} ({one_line(error)})") from None
+
+    def last(self, most: int | None) -> Self:
+        """Its last rounds."""
+        skipped = 0 if most is None else max(self.shape[0] - most, 0)
+        phases = {name: rows[skipped:] for name, rows in self.phases.items()}
+        return replace(self, phases=phases, first=self.first + skipped)
 
     def save(self, path: Path | str) -> None:
         """Write observation.npz."""

@@ -1,4 +1,4 @@
-"""How close an attack came. The only module of this room that opens truth.npz.
+"""How close an attack came. The only module of this room that opens the truth of a run.
 
 Errors are relative and Frobenius: ‖x̂ − x‖/‖x‖ over the agents seen and their coordinates, round by round, and per
 agent. Where an attack claims nothing its error is NaN; a claim about some of the agents is judged on those.
@@ -20,8 +20,10 @@ from dpp2.adversary.knowledge import Knowledge, Own
 from dpp2.arrays import Array
 from dpp2.errors import one_line
 from dpp2.problems.base import Objective, OfProducts
+from dpp2.store.kept import TRUTH, has_records, last_rounds, records_path
 
 THRESHOLDS = (0.1, 0.01, 1e-6)
+NUMBERS = 6  # that must be close at once: of one coordinate, one claim in twenty is close by chance
 _STEP = 1e-5  # of the central differences that give true Hessians: the best for float64 gradients
 
 
@@ -47,20 +49,19 @@ class Truth:
         return cls(arrays["x"], arrays["grad"], eta, w, e, experiment, first)
 
     @classmethod
-    def load(cls, run: Path | str) -> Self:
-        """From a run's folder."""
-        path = Path(run) / "truth.npz"
-        if not path.is_file():
+    def load(cls, run: Path | str, most: int | None = None) -> Self:
+        """From a run's folder: all rounds, or the last `most` of them."""
+        path = records_path(Path(run), TRUTH)
+        if not has_records(path.parent, TRUTH):
             raise BadInput("RUN", str(run), "a run with truth.npz in it (run.telemetry = full)")
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                content = {name: arrays[name] for name in arrays.files}
+            first, content = last_rounds(path.parent, TRUTH, most)
             experiment = Experiment.load(path.parent / "experiment.toml").resolve()
-            return cls.of(content, experiment)
+            return cls.of(content, experiment, first)
         except BadInput:
             raise
         except Exception as error:  # zip, zlib and numpy raise a dozen kinds on a damaged file
-            raise BadInput("RUN", str(run), f"a run with an intact truth.npz ({one_line(error)})") from None
+            raise BadInput("RUN", str(run), f"a run with an intact {path.name} ({one_line(error)})") from None
 
     @cached_property
     def objective(self) -> Objective | None:
@@ -80,18 +81,33 @@ def insider(truth: Truth, knowledge: Knowledge, agent: int) -> Knowledge:
     return knowledge.participant(Own(agent, *rows), truth.eta)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A round of the run or a few, and the largest error in any of them."""
+
+    first: int
+    last: int
+    error: float
+
+    @property
+    def words(self) -> str:
+        return f"round {self.first}" if self.first == self.last else f"rounds {self.first}–{self.last}"
+
+
 @dataclass(frozen=True, eq=False)
 class Errors:
     """Of one quantity: per round (K,), per round and agent (K, agents) where that has a meaning, and in short.
 
     `median` is that of the last tenth of the rounds (None: nothing claimed there); `since` says for each threshold from
-    which round of the run on the error stays below it, None if it never does.
+    which round of the run on the error stays below it, None if it never does. `closest` is the best of all stretches
+    of claims that hold `NUMBERS` numbers, wherever it lies: what was known once is known. None: nothing finite claimed.
     """
 
     rounds: Array
     agents: Array | None
     median: float | None
     since: Mapping[float, int | None]
+    closest: Stretch | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +151,8 @@ def _vector_errors(claimed: Array | None, true: Array, seen: Sequence[int], firs
         size = np.where(unclaimed, 0.0, np.linalg.norm(true, axis=2))
         overall = _ratio(np.linalg.norm(wrong, axis=1), np.linalg.norm(size, axis=1))
     per_agent = np.where(unclaimed, np.nan, _ratio(wrong, size))
-    return _errors(np.where(unclaimed.all(axis=1), np.nan, overall), per_agent, first)
+    numbers = np.where(unclaimed.all(axis=1), len(rows), (~unclaimed).sum(axis=1)).min() * true.shape[2]
+    return _errors(np.where(unclaimed.all(axis=1), np.nan, overall), per_agent, first, int(numbers))
 
 
 def _scalar_errors(claimed: Array | None, true: Array | None, first: int) -> Errors | None:
@@ -143,7 +160,7 @@ def _scalar_errors(claimed: Array | None, true: Array | None, first: int) -> Err
     if claimed is None or true is None:
         return None
     true = true[: len(claimed)]
-    return _errors(np.abs(claimed[: len(true)] - true), None, first)
+    return _errors(np.abs(claimed[: len(true)] - true), None, first, numbers=1)
 
 
 def _ratio(wrong: Array, size: Array) -> Array:
@@ -151,11 +168,25 @@ def _ratio(wrong: Array, size: Array) -> Array:
         return np.where(wrong == 0, 0.0, wrong / size)
 
 
-def _errors(per_round: Array, per_agent: Array | None, first: int) -> Errors:
+def _errors(per_round: Array, per_agent: Array | None, first: int, numbers: int) -> Errors:
+    """`numbers`: how many a claim about one round holds, at the least."""
     last = per_round[-max(len(per_round) // 10, 1) :]
     claimed = last[~np.isnan(last)]
     median = float(np.median(claimed)) if len(claimed) else None
-    return Errors(per_round, per_agent, median, {bound: _since(per_round, bound, first) for bound in THRESHOLDS})
+    since = {bound: _since(per_round, bound, first) for bound in THRESHOLDS}
+    return Errors(per_round, per_agent, median, since, _closest(per_round, first, -(-NUMBERS // numbers)))
+
+
+def _closest(per_round: Array, first: int, width: int) -> Stretch | None:
+    """An attack may be silent in most rounds, so claims are counted and not rounds; where they are few, all count."""
+    claims = np.flatnonzero(~np.isnan(per_round))
+    if not len(claims):
+        return None
+    width = min(width, len(claims))
+    worst = np.lib.stride_tricks.sliding_window_view(per_round[claims], width).max(axis=1)
+    k = int(worst.argmin())
+    error = float(worst[k])
+    return Stretch(first + int(claims[k]), first + int(claims[k + width - 1]), error) if np.isfinite(error) else None
 
 
 def _since(per_round: Array, bound: float, first: int) -> int | None:

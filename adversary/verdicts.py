@@ -1,7 +1,8 @@
 """The paper's claims, judged one by one from what an audit found.
 
-A verdict is `held`, not held, or None where this run cannot tell; its evidence is a sentence with numbers. "Not
-recovered by these attacks" is all that can ever be said in a protection's favour.
+A claim that something is hidden did not hold as soon as one attack recovered it in some stretch of rounds. The other
+way round no attack proves anything: where all that are for this run and this attacker were run and failed, it was "not
+recovered by these attacks", and where some were not run, it is not judged. The evidence is a sentence with numbers.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from dpp2.adversary.findings import QUANTITIES, Finding
+from dpp2.adversary.findings import QUANTITIES, Finding, Skipped
 from dpp2.adversary.game_result import GameResult
+from dpp2.adversary.scoring import Stretch
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
@@ -21,14 +24,24 @@ _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
 
 
+class Outcome(StrEnum):
+    """What can be said of a claim, in the words of every report."""
+
+    BROKEN = "did not hold"
+    NOT_RECOVERED = "not recovered by these attacks"
+    NOT_REFUTED = "not refuted"  # of an ε: the game was played, and proved no more
+    IN_NAME = "in name only"  # of an ε that says next to nothing
+    VOID = "not of this run"  # of an ε that the mechanism has, and that this run has given away
+    NOT_JUDGED = "not judged"
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """One claim, whether it held in this run (None: cannot be told), and why."""
+    """One claim, what can be said of it, and why."""
 
     claim: str
-    held: bool | None
+    outcome: Outcome
     evidence: str
-    in_name: bool = False  # it held, but says next to nothing
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class Evidence:
     """What the verdicts rest on."""
 
     findings: Sequence[Finding]
+    untried: Sequence[Skipped]  # attacks that are for this run and this attacker, but were not run
     attacker: str  # such as "global eavesdropper"
     last: tuple[int, int]  # the rounds that medians are taken over
     unscored: str | None  # why there are no errors, if there are none
@@ -43,6 +57,7 @@ class Evidence:
     knows_eta: bool  # a participant does
     noise_left: float  # scale of the noise in the last of these rounds, in units of its first
     epsilon: Epsilon | Unsupported
+    account: str  # whose ε that is
     paper_epsilon: PaperEpsilon | Unsupported
     game: GameResult | Unsupported | None
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
@@ -58,11 +73,28 @@ def judge(evidence: Evidence) -> tuple[Verdict, ...]:
     )
 
 
-def best(findings: Sequence[Finding], what: str) -> tuple[Finding, float] | None:
-    """The attack with the least error, among those that listen."""
-    scored = [(one, one.error(what)) for one in findings if one.attack.listens]
-    known = [(one, error) for one, error in scored if error is not None]
-    return min(known, key=lambda pair: pair[1], default=None)
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """How close the attacks came: which one, its relative error, and in which rounds (None: median of the last)."""
+
+    finding: Finding
+    error: float
+    rounds: Stretch | None
+
+    @property
+    def recovered(self) -> bool:
+        return self.error <= RECOVERED
+
+
+def best(findings: Sequence[Finding], what: str) -> Recovery | None:
+    """The least error among the attacks that listen: at the end if it is recovered there, or else in any stretch."""
+    listening = [one for one in findings if one.attack.listens]
+    late = [Recovery(one, error, None) for one in listening if (error := one.error(what)) is not None]
+    ever = [Recovery(one, at.error, at) for one in listening if (at := one.closest(what))]
+    at_the_end, at_best = (min(found, key=lambda one: one.error, default=None) for found in (late, ever))
+    if at_the_end is None or at_best is None or at_the_end.recovered:
+        return at_the_end or at_best
+    return at_best if at_best.recovered else at_the_end
 
 
 def recovery(evidence: Evidence, what: str) -> str:
@@ -70,67 +102,89 @@ def recovery(evidence: Evidence, what: str) -> str:
     found = best(evidence.findings, what)
     if found is None:
         return "not recovered by these attacks: none of them gives an estimate"
-    attack, error = found
     first, last = evidence.last
-    where = f"{attack.name}, {evidence.attacker}; median over rounds {first}–{last}"
-    if error <= RECOVERED:
-        return f"recovered to {error:.0e} ({where})"
-    return f"not recovered by these attacks (the closest: relative error {error:.2g}, {where})"
+    when = found.rounds.words if found.rounds else f"median over rounds {first}–{last}"
+    where = f"{found.finding.name}, {evidence.attacker}; {when}"
+    if found.recovered:
+        return f"recovered to {found.error:.0e} ({where})"
+    return f"not recovered by these attacks (the closest: relative error {found.error:.2g}, {where})"
 
 
 def _hidden(claim: str, what: str, evidence: Evidence) -> Verdict:
     symbol = QUANTITIES[what]
     if evidence.unscored:
-        return Verdict(claim, None, evidence.unscored)
+        return Verdict(claim, Outcome.NOT_JUDGED, evidence.unscored)
+    said = f"{symbol} {recovery(evidence, what)}"
     if not evidence.tier_one:
         off = "tier one is off in this run (η = 1)" if evidence.tier_one is False else "this algorithm has no tier one"
-        return Verdict(claim, None, f"{off}; {symbol} {recovery(evidence, what)}")
-    said = f"{symbol} {recovery(evidence, what)}"
-    if best(evidence.findings, what) is None:
-        return Verdict(claim, None, said)
-    if evidence.knows_eta:
+        return Verdict(claim, Outcome.NOT_JUDGED, f"{off}; {said}")
+    if _recovered(evidence, what) and evidence.knows_eta:
         said += "; every participant knows η, so tier one is no obstacle"
     elif what == "gradient":
         said += "; z = ∇f + ρPd⁺ + e holds no η at all, so tier one cannot hide what z carries"
-    return Verdict(claim, not _recovered(evidence, what), said)
+    return _attacked(claim, said, broken=_recovered(evidence, what), evidence=evidence)
 
 
 def _persists(claim: str, evidence: Evidence) -> Verdict:
     if evidence.unscored:
-        return Verdict(claim, None, evidence.unscored)
+        return Verdict(claim, Outcome.NOT_JUDGED, evidence.unscored)
     left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
     if evidence.noise_left > _GONE:
         lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
-        return Verdict(claim, None, f"{left}: {lasting}")
+        return Verdict(claim, Outcome.NOT_JUDGED, f"{left}: {lasting}")
     broken = _recovered(evidence, "x") or _recovered(evidence, "gradient")
     said = f"{left}; x_i {recovery(evidence, 'x')}; ∇f_i {recovery(evidence, 'gradient')}"
-    return Verdict(claim, not broken, said)
+    return _attacked(claim, said, broken=broken, evidence=evidence)
+
+
+def _attacked(claim: str, said: str, *, broken: bool, evidence: Evidence) -> Verdict:
+    """One success is enough; failures count only if everything was tried."""
+    if broken:
+        return Verdict(claim, Outcome.BROKEN, said)
+    if evidence.untried:
+        left = "; ".join(f"{one.name} ({one.reason})" for one in evidence.untried)
+        return Verdict(claim, Outcome.NOT_JUDGED, f"{said}. Attacks that were not run: {left}")
+    return Verdict(claim, Outcome.NOT_RECOVERED, said)
 
 
 def _recovered(evidence: Evidence, what: str) -> bool:
     found = best(evidence.findings, what)
-    return found is not None and found[1] <= RECOVERED
+    return found is not None and found.recovered
 
 
 def _dp(claim: str, evidence: Evidence) -> Verdict:
-    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.game
+    spent = evidence.epsilon
     if isinstance(spent, Unsupported):
-        return Verdict(claim, None, f"no ε can be given: {spent.reason}")
+        return Verdict(claim, Outcome.NOT_JUDGED, f"no ε can be given: {spent.reason}")
     if spent.log10 == math.inf:
-        return Verdict(claim, False, f"ε = ∞: {spent.reason}")
-    paper = f"does not apply ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
-    said = f"ε = {amount(spent)} by the exact account; the paper's Theorem 3 {paper}"
-    proven = played.bound.value if isinstance(played, GameResult) else 0.0
-    if isinstance(played, GameResult):
-        said += f"; the distinguishing game proves ε ≥ {proven:.3g} at confidence {percent(played.bound.confidence)}"
-    limits = [one.value for one in (spent, claimed) if not isinstance(one, Unsupported) and one.value is not None]
-    held = all(proven <= limit for limit in limits)
-    in_name = held and spent.log10 > math.log10(_LARGE)
-    if in_name:
+        return Verdict(claim, Outcome.BROKEN, f"ε = ∞: {spent.reason}")
+    said = f"ε = {amount(spent)} by {evidence.account}; {papers(evidence.paper_epsilon)}; {_played(evidence.game)}"
+    outcome = _tested(evidence)
+    if outcome is Outcome.IN_NAME:
         said += ". It holds in name only: what was overheard may change anybody's odds by a factor of e^ε"
     if evidence.void:
-        said += f". For this run ε does not hold, because {' and '.join(evidence.void)}"
-    return Verdict(claim, held, said, in_name)
+        said += f". That is the mechanism's: for this run no ε holds, because {' and '.join(evidence.void)}"
+    return Verdict(claim, outcome, said)
+
+
+def _tested(evidence: Evidence) -> Outcome:
+    """A finite ε against what the game proves."""
+    spent, claimed, played = evidence.epsilon, evidence.paper_epsilon, evidence.game
+    limits = [one.value for one in (spent, claimed) if not isinstance(one, Unsupported) and one.value is not None]
+    if isinstance(played, GameResult) and (played.refuted or any(played.bound.value > limit for limit in limits)):
+        return Outcome.BROKEN
+    if isinstance(spent, Epsilon) and spent.log10 > math.log10(_LARGE):
+        return Outcome.IN_NAME
+    if evidence.void:
+        return Outcome.VOID
+    return Outcome.NOT_REFUTED if isinstance(played, GameResult) else Outcome.NOT_JUDGED
+
+
+def _played(played: GameResult | Unsupported | None) -> str:
+    if isinstance(played, GameResult):
+        bound = played.bound
+        return f"the distinguishing game proves ε ≥ {bound.value:.3g} at confidence {percent(bound.confidence)}"
+    return f"the distinguishing game was not played{f' ({played.reason})' if played else ''}"
 
 
 def amount(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
@@ -138,6 +192,12 @@ def amount(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
     if isinstance(spent, Unsupported) or spent.log10 < _READABLE:
         return str(spent)
     return f"10^{spent.log10:.1f}"
+
+
+def papers(claimed: PaperEpsilon | Unsupported) -> str:
+    """What the paper says of the same run."""
+    says = f"does not apply ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
+    return f"the paper's Theorem 3 {says}"
 
 
 def percent(confidence: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ _SIZE = (11.0, 11.0)
 _LEAST, _MOST = -12.0, 0.0  # powers of ten that the colours span
 _DARK = -6.0  # below, white letters are easier to read
 _RULE = (
-    f"Recovered means here: to a relative error of {RECOVERED:.0%} or less. First and last: a tenth of the rounds each."
+    f"Recovered means here: to a relative error of {100 * RECOVERED:.0f} % or less. "
+    "First and last: a tenth of the rounds each."
 )
 _CAPTION = (
     "Every cell has the least relative error that any attack reaches (median over the stated rounds), and that attack: "
@@ -100,7 +102,7 @@ def render(matrix: Matrix) -> str:
     tables = [section(headed(key).capitalize(), _table(matrix, key)) for key in SHOWN]
     body = [
         section("Who recovers what", _recoveries(matrix), listed([_RULE])),
-        what_was_run(experiment, f"dpp2 {dpp2.__version__}"),
+        what_was_run(experiment, f"Run by dpp2 {dpp2.__version__} on {datetime.now(UTC):%Y-%m-%d, %H:%M} UTC"),
         *tables,
         section("How to read the tables", listed([_CAPTION, *_ATTACKERS, *matrix.notes])),
     ]
@@ -108,15 +110,16 @@ def render(matrix: Matrix) -> str:
 
 
 def verdict(matrix: Matrix) -> str:
-    """Which protection still hides x when the run ends."""
+    """Under which protection no attack has x when the run ends."""
     late = {name: _who(matrix, name, ("x", LATE)) for name in matrix.protections}
-    hidden = [name for name, who in late.items() if not who]
-    if hidden:
-        return f"When the run ends, x_i is still hidden under: {', '.join(hidden)}."
+    closed = [name for name, who in late.items() if not who]
+    if closed:
+        return f"When the run ends, these attacks have not recovered x_i under: {', '.join(closed)}."
     outside = [name for name, who in late.items() if who == ["neighbour"]]
     if outside:
         return (
-            f"When the run ends, only {' and '.join(outside)} hides x_i from eavesdroppers, and not from a neighbour."
+            f"When the run ends, eavesdroppers have x_i under every protection but {' and '.join(outside)}; "
+            "a neighbour has it even there."
         )
     return "When the run ends, some attacker has x_i under every protection."
 

@@ -25,7 +25,7 @@ from dpp2.studies.parallel import fan_out
 
 Note = Callable[[int, int, str], None]
 
-TLS = "both with TLS"
+TLS = "both tiers with TLS"
 PROTECTIONS = (NO_PROTECTION, TIER_ONE, TIER_TWO, BOTH_TIERS, BOTH_DAMPED, TLS)
 CIPHERTEXT = "ciphertext"
 EARLY, LATE = WHEN = ("first tenth", "last tenth")  # of the rounds: while the noise is there, and when it may have gone

@@ -34,6 +34,7 @@ class Overheard:
     curator: float | None  # of somebody trusted, at the same ε; None where the algorithm has no such counterpart
     attack: str | None
     gradient_error: float | None
+    gradient_rounds: tuple[int, int] | None  # that it was measured in; None: the last tenth of them
 
     @property
     def recovered(self) -> bool | None:
@@ -60,7 +61,8 @@ class Overheard:
         if self.gradient_error is None:
             return "no attack applies"
         if self.recovered:
-            return f"recovered to {self.gradient_error:.0e}"
+            when = f" in rounds {self.gradient_rounds[0]}–{self.gradient_rounds[1]}" if self.gradient_rounds else ""
+            return f"recovered to {self.gradient_error:.0e}{when}"
         return f"not recovered, {100 * self.gradient_error:.0f} % off"
 
     def cells(self) -> tuple[str, ...]:
@@ -85,7 +87,7 @@ def overheard(path: Path) -> Overheard:
     """Of a run that `dpp2 audit` has looked at."""
     run = RunDirectory.open(path).path
     audit, experiment = _audit(run), Experiment.load(run / "experiment.toml").resolve()
-    gap, (attack, error) = read_metrics(run / "metrics.csv").gap, _closest(audit)
+    gap, (error, attack, rounds) = read_metrics(run / "metrics.csv").gap, _closest(audit)
     return Overheard(
         run=str(run),
         algorithm=experiment.algorithm.name,
@@ -99,6 +101,7 @@ def overheard(path: Path) -> Overheard:
         curator=_curator(run, experiment, audit["epsilon"]),
         attack=attack,
         gradient_error=error,
+        gradient_rounds=rounds,
     )
 
 
@@ -113,17 +116,21 @@ def _audit(run: Path) -> Mapping[str, Any]:
         found = json.loads((run / "audit.json").read_text(encoding="utf-8"))
         return {key: found[key] for key in ("attacks", "epsilon", "log10_epsilon", "log2_delta", "uncovered")}
     except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(
-            "RUN", str(run), "a run that `dpp2 audit` has looked at: audit.json is missing or damaged"
-        ) from None
+        accepted = "a run that `dpp2 audit` has looked at, all attacks and the game: audit.json is missing or damaged"
+        raise BadInput("RUN", str(run), accepted) from None
 
 
-def _closest(audit: Mapping[str, Any]) -> tuple[str | None, float | None]:
-    """The attack that comes closest to the gradients, among those that listen."""
-    listening = {attack.name for attack in ATTACKS if attack.listens}
-    known = [(one["gradient_error"], one["name"]) for one in audit["attacks"] if one["name"] in listening]
-    error, name = min((pair for pair in known if pair[0] is not None), default=(None, None))
-    return name, error
+def _closest(audit: Mapping[str, Any]) -> tuple[float | None, str | None, tuple[int, int] | None]:
+    """The attack that comes closest to the gradients, among those that listen: at the end, or else in any stretch."""
+    names = {attack.name for attack in ATTACKS if attack.listens}
+    listening = [one for one in audit["attacks"] if one["name"] in names]
+    late = [(one["gradient_error"], one["name"], None) for one in listening if one["gradient_error"] is not None]
+    best = {one["name"]: at for one in listening if (at := one.get("closest", {}).get("gradient"))}
+    ever = [(at["error"], name, (at["first"], at["last"])) for name, at in best.items() if at["error"] <= RECOVERED]
+    at_the_end = min(late, default=(None, None, None))
+    if at_the_end[0] is not None and at_the_end[0] <= RECOVERED:
+        return at_the_end
+    return min(ever, default=at_the_end)
 
 
 def _curator(run: Path, experiment: Experiment, epsilon: float | None) -> float | None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpp2.adversary.views import View
+from dpp2.algorithms.declared import Algebra
 from dpp2.arrays import Array
 
 
@@ -41,10 +42,18 @@ class Attack(ABC):
     excludes: ClassVar[bool] = False  # it estimates nothing, but says which objectives are impossible
     rounds_in_a_row: ClassVar[int | None] = None  # so many are enough, wherever they lie; None: it takes more
     quick: ClassVar[bool] = True  # it can be run again and again while a run goes on
+    algebra: ClassVar[Algebra | None] = None  # which the messages that it rests on obey; None: whatever they obey
 
     @abstractmethod
     def needs(self, view: View) -> str | None:
         """What this view lacks for the attack, as a sentence; None if it can be run."""
+
+    def made_for(self, view: View) -> bool:
+        """Whether what was run, and what this attacker knows and is after, are what this attack is for.
+
+        Until all such attacks have been run, that nothing was recovered says nothing for a protection.
+        """
+        return self.algebra in (None, view.knowledge.algorithm.algebra)
 
     @abstractmethod
     def run(self, view: View) -> Estimate: ...
@@ -53,7 +62,7 @@ class Attack(ABC):
 def lacks_messages(view: View) -> str | None:
     """Most attacks rest on the algebra of DPP²'s two messages."""
     if view.knowledge.algorithm.algebra != "two tiers":
-        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm.name} was run"
+        return f"rests on the messages y and z of DPP², but {view.knowledge.algorithm.own_name} was run"
     return None if view.agents else "no agent was overheard"
 
 

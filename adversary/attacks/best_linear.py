@@ -34,12 +34,16 @@ class BestLinear(Attack):
     def needs(self, view: View) -> str | None:
         algorithm = view.knowledge.algorithm
         if view.knowledge.noise_network is None:
-            return f"rests on noise that neighbours share, but {algorithm.name} was run"
+            return f"rests on noise that neighbours share, but {algorithm.own_name} was run"
         if len(view.agents) < view.observation.shape[1]:
             return "must overhear every agent: their noises belong together"
         if not view.knowledge.noise_network.own.any():
             return "there is no noise: gradients are read as they are"
         return lacks_start(view) or lacks_parameters(view)
+
+    def made_for(self, view: View) -> bool:
+        network = view.knowledge.noise_network
+        return network is not None and bool(network.own.any())
 
     def run(self, view: View) -> Estimate:
         network = view.knowledge.noise_network
@@ -54,9 +58,12 @@ class BestLinear(Attack):
 
 
 def weights(network: NoiseNetwork, colluders: Collection[int] = ()) -> Array:
-    """Row i: what the estimate of g_i takes of each release, S_ij/S_ii; nan for colluders."""
+    """Row i: what the estimate of g_i takes of each release, S_ij/S_ii; nan for colluders.
+
+    In units of the largest own noise, on which no weight depends: the square of a tiny scale would be zero.
+    """
     honest = [agent for agent in range(network.agents) if agent not in colluders]
-    S = np.linalg.inv(_variances(network.honest(colluders))[np.ix_(honest, honest)])
+    S = np.linalg.inv(_variances(network.honest(colluders).in_units())[np.ix_(honest, honest)])
     found = np.full((network.agents, network.agents), np.nan)
     found[honest] = 0.0
     found[np.ix_(honest, honest)] = S / S.diagonal()[:, None]

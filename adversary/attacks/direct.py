@@ -19,8 +19,11 @@ class Direct(Attack):
             return "no agent was overheard"
         algorithm = view.knowledge.algorithm
         if algorithm.x_phase is None and algorithm.gradient_phase is None:
-            return f"nothing that {algorithm.name} sends stands for an iterate or a gradient"
+            return f"nothing that {algorithm.own_name} sends stands for an iterate or a gradient"
         return None
+
+    def made_for(self, view: View) -> bool:
+        return bool(view.knowledge.algorithm.x_phase or view.knowledge.algorithm.gradient_phase)
 
     def run(self, view: View) -> Estimate:
         phases, algorithm = view.observation.phases, view.knowledge.algorithm

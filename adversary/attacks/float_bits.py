@@ -57,15 +57,26 @@ class FloatBits(Attack):
         beside = to_grid(q, np.asarray(grid(u[:, None], bits))) if bits else q
         heard = ~np.isnan(z + q).any(axis=1) & (u > 0)
         rows = [agent for agent in view.agents if heard[agent]]
+        message, shift = (z - beside, np.zeros_like(q)) if bits else (z, q)
+        return Exclusion(self.name, excludes=_FirstMessage(message, shift, u, bits, rows))
 
-        def excludes(gradients: Array) -> Flags:
-            impossible = np.zeros(len(z), dtype=bool)
-            message, value = (z - beside, gradients) if bits else (z, gradients + q)
-            possible = could_have_produced(message[rows], value[rows], u[rows, None], bits)
-            impossible[rows] = ~possible.all(axis=1)
-            return impossible
 
-        return Exclusion(self.name, excludes=excludes)
+@dataclass(frozen=True, eq=False)
+class _FirstMessage:
+    """Which gradients the first z rules out: an object and no closure, so that findings can be pickled."""
+
+    message: Array
+    shift: Array  # that the noise was added to beside the gradient
+    scale: Array
+    bits: int
+    rows: list[int]  # agents that were heard
+
+    def __call__(self, gradients: Array) -> Flags:
+        impossible, rows = np.zeros(len(self.message), dtype=bool), self.rows
+        value = gradients + self.shift
+        possible = could_have_produced(self.message[rows], value[rows], self.scale[rows, None], self.bits)
+        impossible[rows] = ~possible.all(axis=1)
+        return impossible
 
 
 def _lacks_scale(known: Knowledge) -> str | None:

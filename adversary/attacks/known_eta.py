@@ -13,10 +13,14 @@ from dpp2.adversary.views import View
 class KnownEta(Attack):
     name = "known-eta"
     summary = "Undoes the mixing with the η that every participant knows."
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         known = "needs η, which only participants know" if view.knowledge.eta is None else None
         return lacks_messages(view) or known
+
+    def made_for(self, view: View) -> bool:
+        return super().made_for(view) and view.knowledge.eta is not None
 
     def run(self, view: View) -> Estimate:
         assert view.knowledge.eta is not None

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpp2.adversary.attacks import three_round
 from dpp2.adversary.attacks.algebra import Messages, completed, gradient, mix
-from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, only
+from dpp2.adversary.attacks.base import Attack, Estimate, lacks_messages, lacks_steps, only
 from dpp2.adversary.views import View
 from dpp2.arrays import Array
 
@@ -26,6 +26,7 @@ _CONFIDENT = 10  # α and β are taken from one round in so many: those whose de
 class ParameterFree(Attack):
     name = "parameter-free"
     summary = "Finds the steps (1+τ)α and (1+τ)β first, and then what three rounds reveal."
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         if missing := lacks_messages(view):
@@ -37,6 +38,10 @@ class ParameterFree(Attack):
                 f"overheard, not {messages.coordinates}"
             )
         return three_round.lacks_three(messages)
+
+    def made_for(self, view: View) -> bool:
+        """Whoever knows the steps finds nothing here that the three rounds alone would not give."""
+        return super().made_for(view) and lacks_steps(view) is not None
 
     def run(self, view: View) -> Estimate:
         t = view.knowledge.t

@@ -34,6 +34,7 @@ class Smoother(Attack):
     name = "smoother"
     summary = "Fits η to all rounds at once, weighs them by their noise, and removes what noise it can."
     quick = False
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_steps(view) or three_round.lacks_three(Messages.of(view))

@@ -22,7 +22,7 @@ class Solved(Attack):
     def needs(self, view: View) -> str | None:
         algorithm = view.knowledge.algorithm
         if algorithm.algebra != self.algebra:
-            return f"rests on {self.rests_on}, but {algorithm.name} was run"
+            return f"rests on {self.rests_on}, but {algorithm.own_name} was run"
         if not view.agents:
             return "no agent was overheard"
         return lacks_start(view) or lacks_parameters(view)

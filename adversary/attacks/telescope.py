@@ -18,6 +18,7 @@ from dpp2.arrays import Array
 class Telescope(Attack):
     name = "telescope"
     summary = "Adds up the public increments, starting from the first message."
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_start(view) or lacks_steps(view) or lacks_followed(view)

@@ -28,6 +28,7 @@ class ThreeRound(Attack):
     name = "three-round"
     summary = "Finds η, x and the gradient from three consecutive rounds, wherever they lie in the run."
     rounds_in_a_row = 3
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         return lacks_messages(view) or lacks_steps(view) or lacks_three(Messages.of(view))

@@ -31,6 +31,7 @@ class Window(Attack):
     summary = "Finds η from ten rounds of a run that has come close to consensus."
     quick = False
     rounds_in_a_row = ROUNDS
+    algebra = "two tiers"
 
     def needs(self, view: View) -> str | None:
         if missing := lacks_messages(view) or lacks_steps(view):
@@ -41,6 +42,10 @@ class Window(Attack):
         if len(messages.followed) < 2:
             return "compares agents, but needs two whose own and whose neighbours' messages were all overheard"
         return None
+
+    def made_for(self, view: View) -> bool:
+        """Whoever is after one agent has nothing to compare it with."""
+        return super().made_for(view) and len(view.agents) > 1
 
     def run(self, view: View) -> Estimate:
         messages = Messages.of(view)

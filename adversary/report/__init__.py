@@ -18,7 +18,7 @@ __all__ = ["document", "render"]
 
 def render(report: AuditReport, agent: int = 0) -> str:
     """The whole page; `agent` is the one whose trajectory is shown."""
-    verdicts = [[one.claim, badge(one.held, one.in_name), one.evidence] for one in report.verdicts]
+    verdicts = [[one.claim, badge(one.outcome), one.evidence] for one in report.verdicts]
     return page(
         f"Audit of {Path(report.run).resolve().name}",
         sentences.headline(report),

@@ -12,6 +12,8 @@ from dpp2.adversary.audit import AuditReport
 from dpp2.adversary.findings import QUANTITIES, Finding
 from dpp2.adversary.game_result import GameResult, Prediction
 from dpp2.adversary.report import sentences
+from dpp2.adversary.scoring import Stretch
+from dpp2.adversary.verdicts import Outcome
 from dpp2.arrays import Array
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
@@ -20,7 +22,10 @@ Numbers = list[float | None]  # null where there is none
 
 @dataclass(frozen=True)
 class AttackDocument:
-    """One attack. Errors are medians over the last tenth of the rounds; `rounds` has them round by round."""
+    """One attack. Errors are medians over the last tenth of the rounds; `rounds` has them round by round.
+
+    `closest` has the best few rounds of the run, and the largest error in them.
+    """
 
     name: str
     attacker: str
@@ -29,6 +34,7 @@ class AttackDocument:
     eta_error: float | None
     rounds: Mapping[str, Numbers | None]
     since: Mapping[str, Mapping[str, int | None]]  # from which round on the error stays below each threshold
+    closest: Mapping[str, Stretch | None]
     facts: Mapping[str, float]  # parameters: (1+τ)α and (1+τ)β, by the names alpha and beta
     fact_errors: Mapping[str, float]
     data_errors: Mapping[str, float]
@@ -44,7 +50,7 @@ class SkippedDocument:
 @dataclass(frozen=True)
 class VerdictDocument:
     claim: str
-    held: bool | None
+    outcome: Outcome
     evidence: str
 
 
@@ -135,7 +141,7 @@ def document(report: AuditReport) -> AuditDocument:
         epsilon_lower_bound=bound.value if bound else None,
         confidence=bound.confidence if bound else None,
         game=_game(report.game),
-        verdicts=[VerdictDocument(one.claim, one.held, one.evidence) for one in report.verdicts],
+        verdicts=[VerdictDocument(one.claim, one.outcome, one.evidence) for one in report.verdicts],
         notes=notes(report),
     )
 
@@ -156,6 +162,7 @@ def _attack(finding: Finding) -> AttackDocument:
         eta_error=finding.error("eta"),
         rounds={what: _numbers(errors[what].rounds) if what in errors else None for what in QUANTITIES},
         since={what: {f"{bound:g}": k for bound, k in one.since.items()} for what, one in errors.items()},
+        closest={what: finding.closest(what) for what in QUANTITIES},
         facts=finding.estimate.parameters,
         fact_errors=finding.parameters,
         data_errors=finding.data,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
@@ -36,6 +37,7 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": _INK,
     "ytick.color": _INK,
 }
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SVG_DPI = 72  # what matplotlib draws SVG with, whatever it is told
 _FLOOR = 1e-17  # an error below is zero: no logarithm shows it
 
@@ -81,9 +83,22 @@ def panel(draw: Callable[[Axes], None], alt: str, size: tuple[float, float] = (4
         wide, high = size
         axes = figure.add_axes((0.62 / wide, 0.5 / high, 1 - 0.75 / wide, 1 - 0.85 / high))
         draw(axes)
+        _plain_powers(axes)
         axes.tick_params(which="minor", bottom=False, left=False)
 
     return svg(drawn, alt, size, layout=None)
+
+
+def _plain_powers(axes: Axes) -> None:
+    """Logarithmic axes say 10⁻³ in plain letters: as formulas, these labels took 40 % of the time of a page."""
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(lambda value, _: power_of_ten(value))
+
+
+def power_of_ten(value: float) -> str:
+    """10⁻³ for 0.001."""
+    return "10" + f"{math.log10(value):.0f}".translate(_RAISED)
 
 
 def panels(pictures: Iterable[str], key: Mapping[str, str] | None = None, *, small: bool = False) -> str:

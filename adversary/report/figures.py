@@ -132,7 +132,8 @@ def epsilon(report: AuditReport) -> Shown | None:
     rounds = np.arange(1, len(log10) + 1)
 
     short = played.game.rounds if isinstance(played, GameResult) else len(rounds)
-    key = {"exact account": COLOURS[0], "paper's Theorem 3": COLOURS[1], "proven by the game": COLOURS[2]}
+    account = "exact account" if "exact" in report.experiment.algorithm.account_in_words else "account of its author"
+    key = {account: COLOURS[0], "paper's Theorem 3": COLOURS[1], "proven by the game": COLOURS[2]}
 
     def whole(axes: Axes) -> None:
         axes.plot(rounds, log10, lw=2, color=COLOURS[0])
@@ -148,6 +149,7 @@ def epsilon(report: AuditReport) -> Shown | None:
                 points = np.where(proven > 0, np.log10(proven), np.nan)
             axes.plot(played.stops, points, "o-", ms=4, lw=1, color=COLOURS[2])
         axes.set(title=f"log₁₀ ε(K), the first {short} rounds", xlabel="rounds K")
+        axes.locator_params("x", integer=True)
 
     pictures = [panel(begun, "ε against the number of rounds, as far as the game goes")]
     if short < len(rounds):

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import numpy as np
+from collections.abc import Sequence
 
 from dpp2 import Experiment
 from dpp2.adversary.findings import Finding
-from dpp2.adversary.verdicts import RECOVERED
+from dpp2.adversary.verdicts import Recovery, best
 
 _NAMES = {"x": "x", "gradient": "gradients"}
 
 
-def one_line(
-    experiment: Experiment, findings: Iterable[Finding], *, scored: bool, first: int = 0
-) -> tuple[bool | None, str]:
-    """One line, and whether what the algorithm protects is known to the eavesdropper, who has rounds first … on."""
+def one_line(experiment: Experiment, findings: Sequence[Finding], *, scored: bool) -> tuple[bool | None, str]:
+    """One line, and whether what the algorithm protects is known to the eavesdropper."""
     if not scored:
         return None, "The eavesdropper is at work; without telemetry nobody here can say how close it comes."
     what = "gradient" if experiment.algorithm.result_is_covered else "x"
-    listening = [one for one in findings if one.attack.listens and what in one.errors]
-    now = {one.name: error for one in listening if (error := one.error(what)) is not None}
-    ever = {one.name: found for one in listening if (found := _closest(one, what, first)) is not None}
-    return _spoken(_NAMES[what], "; x is public here" if what == "gradient" else "", now, ever)
+    found, aside = best(findings, what), "; x is public here" if what == "gradient" else ""
+    if found is None:
+        return None, f"No attack that applies gives an estimate of the {_NAMES[what]} yet{aside}."
+    return found.recovered, _spoken(found, _NAMES[what], aside)
 
 
-def _closest(finding: Finding, what: str, first: int) -> tuple[float, int] | None:
-    """The least error, and in which round of the run: what was known once is known."""
-    errors = finding.errors[what].rounds
-    if np.isnan(errors).all():
-        return None
-    k = int(np.nanargmin(errors))
-    return float(errors[k]), first + k
-
-
-def _spoken(
-    what: str, aside: str, now: Mapping[str, float], ever: Mapping[str, tuple[float, int]]
-) -> tuple[bool | None, str]:
-    """`now`: errors lately; `ever`: the least ones, and their rounds."""
-    if not ever:
-        return None, f"No attack that applies gives an estimate of the {what} yet{aside}."
-    last = min(now, key=lambda name: now[name], default="")
-    if last and now[last] <= RECOVERED:
-        return True, f"Overheard and undone: the eavesdropper has every agent's {what}, by {last} to {now[last]:.0e}."
-    best = min(ever, key=lambda name: ever[name])
-    error, k = ever[best]
-    if error <= RECOVERED:
-        return True, f"Overheard and undone: in round {k} the eavesdropper had all {what}, by {best} to {error:.0e}."
+def _spoken(found: Recovery, what: str, aside: str) -> str:
+    by, error = found.finding.name, found.error
+    when = f" in {found.rounds.words}" if found.rounds else ""
+    if found.recovered:
+        had = f"had all {what}{when}" if when else f"has every agent's {what}"
+        return f"Overheard and undone: the eavesdropper {had} to {error:.0e} ({by} attack)."
     off = f"{100 * error:.0f} %" if error < 10 else f"a factor of {error:.0e}"
-    return False, f"The {what} stay hidden: the closest attack, {best}, is never closer than {off}{aside}."
+    missed = "x was" if what == "x" else f"The {what} were"
+    return f"{missed} not recovered by these attacks: the closest, {by}, is off by {off}{when}{aside}."

@@ -8,6 +8,7 @@ from html import escape
 
 from dpp2.adversary.report.words import explained, typeset
 from dpp2.adversary.style import STYLE
+from dpp2.adversary.verdicts import Outcome
 
 _STYLE = (
     STYLE
@@ -23,8 +24,8 @@ main > .summary { border-left: 4px solid var(--accent); }
 .summary li { margin: .35rem 0; }
 td:first-child { min-width: 8rem; }
 td.number { white-space: nowrap; }
-.held, .broken, .open { font-weight: 600; white-space: nowrap; }
-.held { color: var(--calm); } .broken { color: var(--alarm); } .open { color: var(--open); }
+td.failed, td.broken, td.open { font-weight: 600; min-width: 7rem; }
+td.broken { color: var(--alarm); } td.open { color: var(--open); }
 figure { margin: 0; }
 figure svg, figure img { width: 100%; height: auto; display: block; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); gap: .75rem 1.25rem; }
@@ -115,11 +116,11 @@ class Markup(str):
     """A table cell that is markup already."""
 
 
-def badge(held: bool | None, in_name: bool = False) -> Markup:
-    kind, word = {True: ("held", "held"), False: ("broken", "did not hold"), None: ("open", "not judged")}[held]
-    if in_name:
-        kind, word = "open", "in name only"
-    return Markup(f'<td class="{kind}">{word}</td>')
+def badge(outcome: Outcome) -> Markup:
+    """Nothing is green: that attacks failed is no promise."""
+    kinds = {Outcome.BROKEN: "broken", Outcome.NOT_RECOVERED: "failed", Outcome.NOT_REFUTED: "failed"}
+    kind = kinds.get(outcome, "open")
+    return Markup(f'<td class="{kind}">{outcome}</td>')
 
 
 def number(text: str) -> Markup:

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpp2.adversary.audit import AuditReport
+from dpp2.adversary.findings import Finding
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.report.further import further, is_damped
 from dpp2.adversary.report.one_line import one_line
-from dpp2.adversary.verdicts import RECOVERED, amount, best, percent
+from dpp2.adversary.verdicts import RECOVERED, Outcome, amount, best, papers, percent
 from dpp2.privacy import Unsupported
 
 _COUNTS = {3: "Three", 10: "Ten"}
@@ -22,8 +23,7 @@ def verdict(report: AuditReport) -> str:
     """The line that the live page shows, too."""
     if report.view is None:
         return "The eavesdropper hears ciphertext: no attack has anything to work on."
-    first = report.view.observation.first
-    return one_line(report.experiment, report.findings, scored=report.truth is not None, first=first)[1]
+    return one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
 
 
 def headline(report: AuditReport) -> str:
@@ -69,17 +69,20 @@ def _came_back(report: AuditReport, what: str) -> str:
     name = _NAMES[what]
     if found is None:
         return f"No attack that applies here gives an estimate of the {name}."
-    attack, error = found
     if what == "x" and report.experiment.algorithm.result_is_covered:
         return f"The {name} are no secret of this algorithm: its messages give them away, and ε counts that."
-    if error <= RECOVERED:
-        return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack.name} attack."
-    return f"The {name} were not recovered by these attacks: the closest, {attack.name}, is off by {100 * error:.0f} %."
+    attack, error = found.finding.name, found.error
+    when = f" in {found.rounds.words}" if found.rounds else ""
+    if found.recovered:
+        return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack} attack{when}."
+    return (
+        f"The {name} were not recovered by these attacks: the closest, {attack}, is off by {100 * error:.0f} %{when}."
+    )
 
 
 def _when(report: AuditReport) -> str:
     """From which round on x was known to one per cent."""
-    since = {one.name: one.errors["x"].since.get(0.01) for one in report.findings if "x" in one.errors}
+    since = {one.name: one.errors["x"].since.get(0.01) for one in _successful(report)}
     reached = {name: k for name, k in since.items() if k is not None}
     if not reached:
         return ""
@@ -90,10 +93,14 @@ def _when(report: AuditReport) -> str:
     return f"From round {k} on, the {name} attack knows x to 1 % or better; the noise then has the scale {scales}."
 
 
+def _successful(report: AuditReport) -> list[Finding]:
+    """Attacks that recovered x in some stretch of rounds."""
+    return [one for one in report.findings if (at := one.closest("x")) and at.error <= RECOVERED]
+
+
 def _few_rounds(report: AuditReport) -> str:
     """The main finding, where it holds: nobody has to listen for long."""
-    short = [one for one in report.findings if one.attack.rounds_in_a_row is not None and "x" in one.errors]
-    enough = [one for one in short if np.nanmin(one.errors["x"].rounds, initial=np.inf) <= RECOVERED]
+    enough = [one for one in _successful(report) if one.attack.rounds_in_a_row is not None]
     if not enough:
         return ""
     found = min(enough, key=lambda one: one.attack.rounds_in_a_row or 0)
@@ -109,10 +116,10 @@ def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
     if report.experiment.algorithm.tier_one is None:
-        return "So nothing hid them once the noise had gone." if persists.held is False else ""
-    if persists.held is False:
+        return "So nothing hid them once the noise had gone." if persists.outcome is Outcome.BROKEN else ""
+    if persists.outcome is Outcome.BROKEN:
         return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
-    if hidden.held is False:
+    if hidden.outcome is Outcome.BROKEN:
         return "So tier one, the mixing through a secret η, did not keep them hidden."
     return ""
 
@@ -130,10 +137,9 @@ def _cost(report: AuditReport) -> str:
         return f"No ε can be given: {spent.reason}."
     if spent.log10 == math.inf:
         return f"The run guarantees no ε at all ({spent.reason})."
-    told = f"says nothing ({claimed.reason})" if isinstance(claimed, Unsupported) else f"says {amount(claimed)}"
     tail = f" (and δ_dp = {spent.tail})" if spent.tail else ""
-    account = f"By the exact account the run costs its worst-off agent ε = {amount(spent)}{tail}"
-    return f"{account}; the paper's Theorem 3 {told}."
+    whose = report.experiment.algorithm.account_in_words
+    return f"The run costs its worst-off agent ε = {amount(spent)}{tail} by {whose}; {papers(claimed)}."
 
 
 def _proof(report: AuditReport) -> str:

@@ -59,7 +59,7 @@ def _taken(report: AuditReport, agent: int) -> Trajectory | None:
     if report.view is None or report.truth is None or attack is None or attack.estimate.x is None:
         return None
     first, rounds = report.view.observation.first, report.view.observation.shape[0]
-    x = report.truth.x[first : first + rounds, agent]
+    x = report.truth.x[first - report.truth.first :][:rounds, agent]
     k = np.flatnonzero(np.isfinite(x).all(axis=1))  # a run that diverged ends beyond float64
     recovered = attack.estimate.x[k, agent]
     if np.isnan(recovered).all():

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpp2.errors import UnknownName
+from dpp2.errors import BadInput, UnknownName
 from dpp2.orchestrator.cli.app import (
     Executor,
     Json,
     OptionalFile,
     Overrides,
     app,
+    check_counts,
     examples,
     load_experiment,
     new_folder,
@@ -38,12 +39,15 @@ Who = Annotated[str, typer.Option(help="global, local, neighbour or partial.")]
 Agent = Annotated[
     int, typer.Option(metavar="I", help="The victim (local), the curious one (neighbour), or whom the page shows.")
 ]
+Last = Annotated[
+    int | None, typer.Option(metavar="ROUNDS", help="Only the last rounds: of large records no more is read.")
+]
 NoGame = Annotated[bool, typer.Option("--no-game", help="Leave out the distinguishing game.")]
 Out = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Where audit.json and report.html go (default: RUN; if another audit is there, RUN/audit-ATTACKER).",
+        help="Where audit.json and report.html go (default: RUN for the whole audit, RUN/audit-… for a narrower one).",
     ),
 ]
 
@@ -61,6 +65,7 @@ def audit(
     attacker: Who = "global",
     agent: Agent = 0,
     no_game: NoGame = False,
+    last: Last = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -69,10 +74,13 @@ def audit(
     from dpp2.adversary.report import document, render
 
     chosen, who = _chosen(attack), Attacker(attacker, agent)
+    check_counts(("--last", last))
+    if last is not None and who.kind == "neighbour":
+        raise BadInput("--last", last, "another --attacker: a neighbour has taken part in all rounds")
     with progress_bar("audit") as show:
         with opened_run(run, shared=True):
-            folder = _folder(run, out, who.asked(chosen, game=not no_game))
-            report = _examined(run, chosen, who, not no_game, show)
+            folder = _folder(run, out, who.asked(chosen, game=not no_game, last=last))
+            report = _examined(run, chosen, who, show, game=not no_game, last=last)
         described, page = document(report), render(report, _shown_agent(report, agent))
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "--out"):
@@ -82,20 +90,20 @@ def audit(
 
 
 def _folder(run: Path, out: Path | None, asked: str) -> Path:
-    """Where the files go. An audit that asked something else keeps its own."""
+    """Where the files go. The run's own report is that of the strongest audit, whichever came first."""
     if out is not None:
         return new_folder(out)
-    from dpp2.adversary.attacker import kept_audit
+    from dpp2.adversary.attacker import WHOLE
 
-    return run if kept_audit(run) in (None, asked) else run / f"audit-{asked}"
+    return run if asked == WHOLE else run / f"audit-{asked}"
 
 
-def _examined(run: Path, attacks: tuple[Attack, ...], attacker: Attacker, game: bool, show: Show) -> AuditReport:
+def _examined(run: Path, attacks: tuple[Attack, ...], attacker: Attacker, show: Show, **options: Any) -> AuditReport:
     """Every attack is a step, and so are the account, the game and the page."""
     from dpp2.adversary.audit import audit as examine
 
     steps, total = iter(range(len(attacks) + 3)), len(attacks) + 3
-    report = examine(run, attacks, attacker, game=game, note=lambda what: show(next(steps), total, what))
+    report = examine(run, attacks, attacker, **options, note=lambda what: show(next(steps), total, what))
     show(total - 1, total, "report")
     return report
 
@@ -118,6 +126,7 @@ def _shown_agent(report: AuditReport, wanted: int) -> int:
 
 def _print(report: AuditReport, path: Path) -> None:
     from dpp2.adversary.report import sentences
+    from dpp2.adversary.verdicts import Outcome
 
     _print_errors(report)
     for left_out in report.skipped:
@@ -125,8 +134,8 @@ def _print(report: AuditReport, path: Path) -> None:
     for sentence in sentences.summary(report):
         console.print(f"• {sentence}")
     for verdict in report.verdicts:
-        word = {True: "held", False: "DID NOT HOLD", None: "not judged"}[verdict.held]
-        word = "IN NAME ONLY" if verdict.in_name else word
+        loud = verdict.outcome in (Outcome.BROKEN, Outcome.IN_NAME, Outcome.VOID)
+        word = verdict.outcome.upper() if loud else verdict.outcome
         console.print(f"{word}: {verdict.claim} — {verdict.evidence}")
     console.print(f"details in {path / 'audit.json'}, the page to read is {path / 'report.html'}")
 

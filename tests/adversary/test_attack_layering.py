@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,11 +69,11 @@ def test_all_attacks_are_read() -> None:
 
 
 def test_only_the_scorer_names_the_truths_file() -> None:
-    """Outside the scorer nobody opens truth.npz: its name may be asked for, its arrays are read in one place."""
+    """Outside the scorer nobody opens the truth: whether it is there may be asked, its arrays are read in one place."""
     readers = [
         path.name
         for path in ROOM.rglob("*.py")
-        if "truth.npz" in (source := path.read_text(encoding="utf-8")) and "np.load" in source
+        if re.search(r"(last_rounds|open_records|KeptRecords|read_npz|np\.load)\([^)]*(TRUTH|truth)", path.read_text())
     ]
     assert readers == ["scoring.py"]
 

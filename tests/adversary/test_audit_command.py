@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,10 +52,11 @@ def test_audit_writes_its_files_and_prints_a_table(call: Call, run: Path) -> Non
     assert code == 0
     assert "DID NOT HOLD: x_i hidden by tier one" in out
     assert "three-round" in out
-    described = json.loads((run / "audit.json").read_text())
+    folder = run / "audit-global-prior-three-round-no-game"
+    described = json.loads((folder / "audit.json").read_text())
     assert [attack["name"] for attack in described["attacks"]] == ["prior", "three-round"]
-    assert (run / "report.html").read_text().startswith("<!doctype html>")
-    assert not list(run.glob(".*.part"))
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+    assert not list(folder.glob(".*.part"))
 
 
 def test_json_is_one_document_and_the_file_says_the_same(call: Call, run: Path) -> None:
@@ -62,7 +64,7 @@ def test_json_is_one_document_and_the_file_says_the_same(call: Call, run: Path) 
         "audit", run, "--no-game", "--attack", "telescope", "--attacker", "local", "--agent", 3, "--json"
     )
     assert code == 0
-    assert json.loads(out) == json.loads((run / "audit.json").read_text())
+    assert json.loads(out) == json.loads((run / "audit-local-3-telescope-no-game" / "audit.json").read_text())
     assert json.loads(out)["attacker"] == "local"
     assert json.loads(out)["game"] is None
 
@@ -133,23 +135,31 @@ def test_the_benchmark_measures_every_goal_it_states(monkeypatch: pytest.MonkeyP
 QUICK = ("--no-game", "--attack", "three-round")
 
 
-def test_another_audit_does_not_overwrite_the_first(call: Call, run: Path) -> None:
-    call("audit", run, *QUICK)
-    first = (run / "audit.json").read_bytes()
+def test_only_the_whole_audit_has_the_runs_own_report(call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weaker attacker who came first would be taken for all that can be said."""
+    monkeypatch.setattr("dpp2.adversary.game_result._MOST_TRIALS", 2_000)
     code, out, _ = call("audit", run, *QUICK, "--attacker", "local", "--agent", 3)
     folder = run / "audit-local-3-three-round-no-game"
-    assert (code, (run / "audit.json").read_bytes()) == (0, first)
+    assert code == 0
     assert str(folder / "audit.json") in out
     assert json.loads((folder / "audit.json").read_text())["attacker"] == "local"
     assert (folder / "report.html").is_file()
+    assert not (run / "audit.json").exists()
+    assert not (run / "report.html").exists()
+    narrow = (folder / "audit.json").read_bytes()
+    assert call("audit", run)[0] == 0
+    assert json.loads((run / "audit.json").read_text())["asked"] == "global"
+    assert (run / "report.html").is_file()
+    assert (folder / "audit.json").read_bytes() == narrow
 
 
 def test_the_same_audit_takes_the_place_of_the_one_before(call: Call, run: Path) -> None:
     call("audit", run, *QUICK)
-    (run / "report.html").write_text("old")
+    page = run / "audit-global-three-round-no-game" / "report.html"
+    page.write_text("old")
     assert call("audit", run, *QUICK)[0] == 0
-    assert (run / "report.html").read_text() != "old"
-    assert not list(run.glob("audit-*"))
+    assert page.read_text() != "old"
+    assert len(list(run.glob("audit-*"))) == 1
 
 
 def test_out_says_where_an_audit_goes(call: Call, run: Path, tmp_path: Path) -> None:
@@ -164,7 +174,20 @@ def test_an_agent_that_is_not_there_is_refused_whoever_listens(call: Call, run: 
     assert not (run / "audit.json").exists()
 
 
-def test_the_truth_of_another_run_is_refused(call: Call, run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["observation.npz", "truth.npz"])
+def test_records_of_another_run_are_refused_although_they_have_the_same_shape(
+    call: Call, run: Path, tmp_path: Path, name: str
+) -> None:
+    assert call("run", *SETTINGS, "--set", "run.seed=77", "--out", tmp_path / "other")[0] == 0
+    (run / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    code, out, err = call("audit", run, *QUICK)
+    assert (code, out) == (2, "")
+    assert err.endswith(f"expected the {name} that this run has written, but this is another one\n")
+    assert not (run / "audit.json").exists()
+
+
+def test_the_truth_of_another_shape_is_refused_in_runs_of_older_versions(call: Call, run: Path, tmp_path: Path) -> None:
+    (run / "result.json").unlink()
     for change in ("run.rounds=30", "network.agents=4", "problem.dimension=2"):
         other = tmp_path / change
         assert call("run", *SETTINGS, "--set", change, "--out", other)[0] == 0
@@ -172,3 +195,18 @@ def test_the_truth_of_another_run_is_refused(call: Call, run: Path, tmp_path: Pa
         code, out, err = call("audit", run, *QUICK)
         assert (code, out) == (2, "")
         assert "60×5×3, truth.npz" in err
+
+
+@pytest.mark.parametrize("command", ["run", "privacy epsilon", "audit"])
+def test_where_the_papers_theorem_does_not_apply_it_is_named_once(call: Call, tmp_path: Path, command: str) -> None:
+    """Its condition is αM̄ < 1."""
+    sets = [*SETTINGS, "--set", "run.rounds=5", "--set", "privacy.smoothness=1000"]
+    run = ("run", *sets, "--out", tmp_path / "run")
+    words = {"run": run, "privacy epsilon": ("privacy", "epsilon", *sets), "audit": ("audit", tmp_path / "run", *QUICK)}
+    if command == "audit":
+        assert call(*run)[0] == 0
+    code, out, err = call(*words[command])
+    assert code == 0, err
+    told = " ".join(out.split())
+    assert re.search(r"the paper's Theorem 3 does not apply(: | \()it needs αM̄ < 1", told)
+    assert "Theorem 3 says" not in told

@@ -14,6 +14,7 @@ from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
 from dpp2.adversary.report import render
+from dpp2.adversary.report.drawing import power_of_ten
 from dpp2.adversary.report.words import typeset
 from dpp2.adversary.verdicts import best
 from dpp2.orchestrator import plots, runner
@@ -112,6 +113,11 @@ def test_every_figure_speaks(html: str) -> None:
     assert "legend" not in html  # a key stands above its pictures, never over data
 
 
+def test_logarithmic_axes_are_labelled_in_plain_letters(html: str) -> None:
+    assert re.search(r">10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+<", html)
+    assert (power_of_ten(1e-17), power_of_ten(1.0), power_of_ten(1000.0)) == ("10⁻¹⁷", "10⁰", "10³")
+
+
 def test_the_verdict_comes_first_then_what_was_run(html: str) -> None:
     text = " ".join(Page(html).text.split())
     order = ["Overheard and undone", "The attacker, an", "What was run", "Did it converge?", "How close each attack"]
@@ -164,20 +170,21 @@ def test_a_local_audit_shows_its_victim(report: AuditReport) -> None:
 
 def test_matrix_has_every_attacker_under_every_protection(matrix: Matrix) -> None:
     assert set(matrix.cells) == {(a, p) for a in matrix.attackers for p in PROTECTIONS}
-    assert all(matrix.cell(a, "both with TLS").ciphertext == (a != "neighbour") for a in matrix.attackers)
-    assert matrix.cell("neighbour", "both with TLS") == matrix.cell("neighbour", "both")
+    assert all(matrix.cell(a, "both tiers with TLS").ciphertext == (a != "neighbour") for a in matrix.attackers)
+    assert matrix.cell("neighbour", "both tiers with TLS") == matrix.cell("neighbour", "both tiers")
     # No protection hides x from nobody, and tier one alone from nobody who hears everything.
     assert all(matrix.cell(a, "no protection").errors["x", when] < 1e-9 for a in matrix.attackers for when in WHEN)
     assert matrix.cell("global", "tier one").errors["x", EARLY] < 1e-9
     assert matrix.cell("global", "no protection").errors["gradient", LATE] < 1e-6
     # Noise is what protects, while it is there.
-    assert matrix.cell("global", "both").errors["gradient", EARLY] > 0.1
+    assert matrix.cell("global", "both tiers").errors["gradient", EARLY] > 0.1
 
 
 def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
     page = Page(render_matrix(matrix))
     assert page.open == []
     assert page.text.count("ciphertext") >= 4 * 3
+    assert re.search(r"Run by dpp2 \S+ on \d{4}-\d\d-\d\d, \d\d:\d\d UTC", page.text)
     assert page.text.index("When the run ends,") < page.text.index("Who recovers what")
     assert [tag for tag, attributes in page.tags if attributes.get("class") == "heat"] == ["td"] * 4 * len(matrix.cells)
     assert all(protection in page.text for protection in PROTECTIONS)
@@ -193,9 +200,9 @@ def test_protections_differ_in_what_they_should_and_nothing_else() -> None:
     for name, table in tables.items():
         assert (table["algorithm"]["eta"] == 1.0) == (name in ("no protection", "tier two"))
         assert (table["noise"]["u_w"] == table["noise"]["u_e"] == 0.0) == (name in ("no protection", "tier one"))
-        assert (table["algorithm"]["damping"] > 0) == (name == "both damped")
+        assert (table["algorithm"]["damping"] > 0) == (name == "both tiers damped")
         assert {key: table[key] for key in ("network", "problem", "run")} == {
-            key: tables["both"][key] for key in ("network", "problem", "run")
+            key: tables["both tiers"][key] for key in ("network", "problem", "run")
         }
 
 

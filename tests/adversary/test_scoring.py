@@ -9,7 +9,7 @@ import pytest
 
 from dpp2 import BadInput, Experiment, run
 from dpp2.adversary.attacks.base import Estimate
-from dpp2.adversary.scoring import Truth, hessians, insider, score
+from dpp2.adversary.scoring import Stretch, Truth, hessians, insider, score
 from tests.adversary.attacked import SMALL, attacked, recursion
 
 
@@ -65,6 +65,41 @@ def test_the_median_is_that_of_the_last_tenth() -> None:
     result = score(*constant(*([1.0] * 27), 0.25, 0.5, 0.125), (0, 1))
     assert result.x is not None
     assert result.x.median == 0.25
+
+
+@pytest.mark.parametrize(
+    ("errors", "closest"),
+    [
+        ((1.0, 0.5, 0.25, 0.125, 1.0, 1.0), (1, 3, 0.5)),  # the worst of three in a row, wherever they lie
+        ((1.0, 1e-9, 1.0, 1.0), (0, 2, 1.0)),  # one alone may be luck
+        ((np.nan, 0.5, np.nan, 0.25, np.nan, 0.125, 1.0), (1, 5, 0.5)),  # what is not claimed is passed over
+        ((np.nan, 0.25), (1, 1, 0.25)),
+    ],
+)
+def test_the_closest_stretch_is_three_claims_in_a_row(
+    errors: tuple[float, ...], closest: tuple[int, int, float]
+) -> None:
+    result = score(*constant(*errors), (0, 1))
+    assert result.x is not None
+    assert result.x.closest == Stretch(*closest)
+
+
+@pytest.mark.parametrize(("agents", "dimension", "rounds"), [(1, 1, 6), (1, 3, 2), (2, 3, 1), (5, 3, 1)])
+def test_fewer_numbers_must_be_close_for_longer(agents: int, dimension: int, rounds: int) -> None:
+    x = np.ones((20, agents, dimension))
+    wrong = np.where(np.arange(20) < 20 - rounds, 9.0, 0.5)[:, None, None] * x
+    result = score(Estimate("test", x=x + wrong), Truth(x, x), range(agents))
+    assert result.x is not None
+    assert result.x.closest is not None
+    assert (result.x.closest.first, result.x.closest.last) == (20 - rounds, 19)
+    assert result.x.closest.error == pytest.approx(0.5)
+
+
+def test_without_a_claim_there_is_no_closest_stretch() -> None:
+    for error in (np.nan, np.inf):
+        result = score(*constant(error, error), (0, 1))
+        assert result.x is not None
+        assert result.x.closest is None
 
 
 def test_a_record_that_begins_in_mid_run_is_compared_with_its_own_rounds() -> None:

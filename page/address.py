@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from dpp2 import BadInput
 
@@ -37,13 +38,14 @@ class Address:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
             return socket.create_server((self.host, self.port), family=family)
         except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise BadInput("--port", f"{self.host}:{self.port}", f"an address that is free ({reason})") from None
+            number = getattr(error, "errno", None) or 0  # below 0 it is about the name of the host
+            reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+            raise BadInput("--port", self.port, f"a port of {self.host} that is free ({reason})") from None
 
     def url(self, port: int) -> str:
         host = LOOPBACK if self.host in ("0.0.0.0", "::") else self.host
         shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{port}/" + (f"?token={self.token}" if self.token else "")
+        return f"http://{shown}:{port}/" + (f"?token={quote(self.token, safe='')}" if self.token else "")
 
 
 def has_screen() -> bool:

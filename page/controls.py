@@ -6,6 +6,7 @@ the page only adds what an eavesdropper makes of it.
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -68,6 +69,10 @@ class Controls:
         _within("agents", self.agents, 2, MOST_AGENTS)
         _within("rounds", self.rounds, 1, MOST_ROUNDS)
         _within("colluders", self.colluders, 0, 3)
+        _number("u", self.u, math.inf)
+        _number("r", self.r, 1)
+        _number("damping", self.damping, math.inf)
+        _number("ratio", self.ratio, 100_000)
         if self.agents * self.rounds > _MOST_NUMBERS // 2:
             raise BadInput("rounds", self.rounds, f"at most {_MOST_NUMBERS // 2 // self.agents} with so many agents")
         if self.epsilon is not None and not 0 < self.epsilon <= 1e6:
@@ -79,7 +84,7 @@ class Controls:
         return [*network, *self._problem(), *(self._three() if self.tier == "three" else self._two())]
 
     def _problem(self) -> list[str]:
-        if self.problem == "paper":
+        if self.problem == "paper" or self.tier == "three":  # which has labels of its own
             return []
         curvature = [(-1.0, -1.0, 3.0)[agent % 3] for agent in range(self.agents)]
         return [*_PROBLEMS[self.problem], f"problem.curvature={curvature}"]
@@ -158,6 +163,11 @@ def _parsed(name: str, text: str, default: Any) -> Any:
 def _one_of(name: str, value: str, known: Any) -> None:
     if value not in known:
         raise UnknownName(name, value, value, list(known))
+
+
+def _number(name: str, value: float, high: float) -> None:
+    if not 0 <= value <= high or math.isinf(value):
+        raise BadInput(name, value, "a number ≥ 0" if math.isinf(high) else f"a number from 0 to {high:,}")
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

@@ -1,6 +1,7 @@
 """What the browser is told. Names here are the names in the page's scripts.
 
-Four documents make up the state: the network, how far the run has come, what the eavesdropper has, and what ε is spent.
+Five documents make up the state: the network, how far the run has come, what is measured of it meanwhile, what the
+eavesdropper has, and what ε is spent.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class ProgressDocument:
     round: int
     seconds: float
     rate: float | None  # rounds a second, lately
+    pace: Sequence[tuple[float, int]]  # seconds and rounds, from the beginning on
     bytes: int
     points: Sequence[Numbers]  # (round, gap, consensus, stationarity)
     since: int
@@ -106,6 +108,7 @@ class OverheardDocument:
     last: int
     channels: int
     attacks: Sequence[AttackDocument]
+    closest: Mapping[str, str]  # which of them the verdict goes by, for x and for gradients
     skipped: Sequence[SkippedDocument]
     unscored: str | None
     truths: Mapping[str, GuessDocument]  # by round: those of the guesses, as far as they are on record
@@ -113,6 +116,13 @@ class OverheardDocument:
     verdict: str
     broken: bool | None  # None: it cannot be told
     report: Mapping[str, float] = field(default_factory=dict)  # what the problem says of the mean so far, by name
+
+
+@dataclass(frozen=True)
+class MeasuredDocument:
+    """Metrics of a run that tells none itself, from what its nodes have put on record: those of `ProgressDocument`."""
+
+    points: Sequence[Numbers]
 
 
 @dataclass(frozen=True)

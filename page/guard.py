@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -96,13 +97,13 @@ class Guard:
         """The token comes once in the address and is then kept as a cookie, so that it stays in no history."""
         given = request.query_params.get("token")
         if given is None or not self._door.token:
-            if self._door.fits(request.cookies.get(_cookie(request), "")):
+            if self._door.fits(unquote(request.cookies.get(_cookie(request), ""))):
                 return None
             return _said("this page takes the token that was printed when it began: open it with ?token=…", 401)
         if not self._door.fits(given):
             return _said("that is not the token of this page", 401)
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(_cookie(request), given, httponly=True, samesite="lax")
+        answer.set_cookie(_cookie(request), quote(given, safe=""), httponly=True, samesite="lax")
         return answer
 
 

@@ -1,6 +1,7 @@
 """What has been overheard of a run so far, and what is true of it: read from whatever the run writes anyway.
 
-A run that is over has observation.npz and truth.npz. While it goes on, an embedded run's checkpoints hold both, and
+A run that is over has observation.npz and truth.npz. While it goes on, an embedded run's checkpoints hold both (a large
+one writes observation.zarr and truth.zarr from the start, and of these no more is read than attacks are given), and
 with a tap its captures can be decoded as far as they go; nodes that keep telemetry append x and gradients to their
 records.
 The two functions share nothing: what is overheard goes to attacks, the truth to the scorer.
@@ -28,6 +29,7 @@ from dpp2.arrays import Array
 from dpp2.node.cluster import Cluster
 from dpp2.orchestrator.merge import FolderRecords
 from dpp2.page.place import NODES, Place
+from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, has_records, records_path
 from dpp2.weights import weight_matrix
 
 _FEWEST_ROUNDS = 20  # however large a network is, attacks that look at some rounds in a row have these
@@ -47,14 +49,41 @@ OVER = Much(4_000_000, 4_000_000)
 
 def heard(place: Place, experiment: Experiment, until: int | None = None, much: Much = OVER) -> Interception | None:
     """What an eavesdropper has, up to a round; None where there is nothing yet."""
-    found = _checkpointed(place.run, experiment, much.whole) or _finished(place.run) or _tapped(place, experiment)
+    found = (
+        _checkpointed(place.run, experiment, much.whole)
+        or _streamed(place.run, experiment, until, much)
+        or _finished(place.run)
+        or _tapped(place, experiment)
+    )
     if found is None or found.observation is None:
         return found
     return replace(found, observation=_cut(found.observation, until, much))
 
 
+def _streamed(run: Path, experiment: Experiment, until: int | None, much: Much) -> Interception | None:
+    """Of records in chunks, which grow while the run goes on, no more is read than attacks are given."""
+    with suppress(OSError, ValueError, KeyError):
+        if (path := records_path(run, OBSERVATION)).is_dir():
+            records = KeptRecords(path)
+            last = records.rounds if until is None else min(until, records.rounds)
+            agents, dimension = records.shape[1:]
+            kept = max(much.whole // (agents * dimension), _FEWEST_ROUNDS)
+            first = max(last - kept, 0)
+            observation = _with_weights(experiment, dict(records.window(first, last)), first)
+            return Interception(observation, f"{path.name}, as the run recorded what it sent")
+    return None
+
+
+def _with_weights(experiment: Experiment, arrays: dict[str, Array], first: int) -> Observation:
+    """P follows from the experiment: a run writes it down when it ends."""
+    network = experiment.network.resolve()
+    P = weight_matrix(network.graph(), network.weights).toarray()
+    phases = {name: arrays[name] for name in experiment.algorithm.phases}
+    return Observation.of({**phases, "P": P, "first": first})
+
+
 def _finished(run: Path) -> Interception | None:
-    if not (run / "observation.npz").is_file():
+    if not has_records(run, OBSERVATION):
         return None
     return intercepted(run, Attacker())
 
@@ -84,9 +113,7 @@ def _checkpointed(run: Path, experiment: Experiment, most: int) -> Interception 
     first, parts = _parts(run, experiment.algorithm.phases, most=most)
     if not parts:
         return None
-    network = experiment.network.resolve()
-    P = weight_matrix(network.graph(), network.weights).toarray()
-    observation = Observation.of({**parts, "P": P, "first": first})
+    observation = _with_weights(experiment, parts, first)
     return Interception(observation, "checkpoints of the run, which keep what it sends")
 
 
@@ -115,7 +142,11 @@ def truth(place: Place, experiment: Experiment, since: int = 0) -> Truth | None:
     first, found = _parts(place.run, names, since=since)
     if found and first <= since:
         return Truth.of(found, experiment, first)
-    if (place.run / "truth.npz").is_file():
+    if (path := records_path(place.run, TRUTH)).is_dir():
+        with suppress(OSError, ValueError, KeyError):
+            records = KeptRecords(path)
+            return Truth.of(records.window(min(since, records.rounds), records.rounds), experiment, since)
+    if has_records(place.run, TRUTH):
         return Truth.load(place.run)
     found = _recorded(place.run, names, len(section.scalars), experiment.network.agents)
     return Truth.of(found, experiment) if found else None
@@ -171,10 +202,10 @@ def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> d
         made: dict[str, Array] = {name: np.empty((rounds, agents, dimension)) for name in rows}
         for hosted, path in folders:
             for name in rows:
-                content = FolderRecords(path).read(name, rounds, len(hosted) * dimension)
+                content = FolderRecords(path).read(name, range(rounds), len(hosted) * dimension)
                 made[name][:, hosted] = content.reshape(rounds, len(hosted), dimension)
         path = folders[0][1]
-        made |= {name: FolderRecords(path).read(name, rounds, 1).reshape(rounds) for name in numbers}
+        made |= {name: FolderRecords(path).read(name, range(rounds), 1).reshape(rounds) for name in numbers}
         return made if rounds else {}
     return {}
 

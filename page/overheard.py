@@ -18,6 +18,7 @@ from dpp2.adversary.audit import Interception, public_knowledge
 from dpp2.adversary.findings import Finding, Skipped, attempt
 from dpp2.adversary.report.one_line import one_line
 from dpp2.adversary.scoring import Errors, Truth
+from dpp2.adversary.verdicts import best
 from dpp2.arrays import Array
 from dpp2.page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
 
@@ -38,7 +39,7 @@ def overheard(
     tried = [attempt(attack, view, truth) for attack in attacks if not attack.excludes]
     findings = [one for one in tried if isinstance(one, Finding)]
     first, rounds = observation.first, observation.shape[0]
-    broken, verdict = one_line(experiment, findings, scored=truth is not None, first=first)
+    broken, verdict = one_line(experiment, findings, scored=truth is not None)
     if first and broken is False:  # of rounds that nobody has attacked nothing can be said
         broken, verdict = None, f"{verdict} That holds from round {first} on: earlier ones were not attacked."
     guesses = {one.name: guess for one in findings if (guess := _guess(one, first, len(findings)))}
@@ -49,6 +50,7 @@ def overheard(
         last=first + rounds - 1,
         channels=len(observation.channels),
         attacks=[_attack(one, first) for one in findings],
+        closest={what: found.finding.name for what in ("x", "gradient") if (found := best(findings, what))},
         skipped=[SkippedDocument(one.name, one.reason) for one in tried if isinstance(one, Skipped)],
         unscored=None if truth else _NO_TRUTH,
         truths=_true(truth, guesses, len(findings)) if truth else {},
@@ -69,7 +71,7 @@ def _report(experiment: Experiment, truth: Truth | None) -> Mapping[str, float]:
 
 def _ciphertext(heard: Interception) -> OverheardDocument:
     said = "The eavesdropper hears ciphertext: no attack has anything to work on."
-    return OverheardDocument(heard.source, heard.leaks, 0, 0, 0, (), (), None, {}, {}, said, False)
+    return OverheardDocument(heard.source, heard.leaks, 0, 0, 0, (), {}, (), None, {}, {}, said, False)
 
 
 def _attack(finding: Finding, first: int) -> AttackDocument:
@@ -85,12 +87,17 @@ def _attack(finding: Finding, first: int) -> AttackDocument:
 
 
 def _curve(errors: Errors | None, first: int) -> list[Point]:
-    """Some of the rounds, the last one among them; of an attack that is silent in most rounds, those of its claims."""
+    """Some of the rounds, the last one and the one with the least error among them.
+
+    Of an attack that is silent in most rounds, those of its claims.
+    """
     if errors is None:
         return []
     claimed = np.flatnonzero(~np.isnan(errors.rounds))
     rounds = claimed if len(claimed) < len(errors.rounds) / 2 else np.arange(len(errors.rounds))
-    return [(first + int(k), float(errors.rounds[k])) for k in rounds[_some(len(rounds))]]
+    least = claimed[np.argmin(errors.rounds[claimed])] if len(claimed) else 0
+    shown = np.union1d(rounds[_some(len(rounds))], [least] if len(claimed) else [])
+    return [(first + int(k), float(errors.rounds[int(k)])) for k in shown]
 
 
 def _some(count: int) -> NDArray[np.intp]:

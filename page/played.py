@@ -86,6 +86,7 @@ def _progress(result: Result) -> ProgressDocument:
         round=k,
         seconds=result.seconds,
         rate=result.rounds_per_second,
+        pace=(),
         bytes=int(metrics.bytes.sum()),
         points=[[float(metrics[name][n]) for name in names] for n in chosen],
         since=0,

@@ -70,6 +70,8 @@ class Playground:
                 found = self._kept.get(key) or await self._played(given)
         except BrokenProcessPool:
             raise Refused("that was too much for this machine: less of it may do", 500) from None
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:  # a fault of ours
+            raise Refused(f"that cannot be computed ({type(error).__name__}: {error})", 500) from None
         finally:
             self._waiting -= 1
         self._kept[key] = found

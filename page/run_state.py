@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
 
@@ -23,6 +23,7 @@ _WORDS = {
     "diverged": "The run has diverged",
 }
 _ACTIVE = ("waiting", "running")
+Row = TypeVar("Row")
 
 
 class RunState:
@@ -37,6 +38,7 @@ class RunState:
         self._nodes: list[NodeDocument] = []
         self._events: deque[EventDocument] = deque(maxlen=MOST_EVENTS)
         self._report: Mapping[str, float] = {}
+        self._pace: list[tuple[float, int]] = []
         self._lately: deque[tuple[float, int]] = deque(maxlen=64)
 
     @property
@@ -46,6 +48,11 @@ class RunState:
     @property
     def has_begun(self) -> bool:
         return self._status != "waiting"
+
+    @property
+    def measured(self) -> bool:
+        """Whether the run itself tells its metrics."""
+        return bool(self._points)
 
     def take(self, line: Mapping[str, Any]) -> None:
         """A line that is not as it should be changes nothing: the file may be anybody's."""
@@ -62,6 +69,7 @@ class RunState:
         self._note(line, "resumed" if k or self.began else "began", f"{'goes on' if k else 'begins'} with round {k}")
         self.began, self._status, self.round = told, "running", k
         self._lately.clear()
+        self._pace.clear()
         self._report = {}
 
     def _come_on(self, line: Mapping[str, Any]) -> None:
@@ -75,6 +83,7 @@ class RunState:
             self._status = "running"
         self._lately.append((self._at, self.round))
         self._nodes = nodes or self._nodes
+        self._pace = _halved([*self._pace, (self._seconds, self.round)])
         self._add(points)
 
     def _happen(self, line: Mapping[str, Any]) -> None:
@@ -90,7 +99,10 @@ class RunState:
         self._status, self.round, self._report = how, int(line["round"]), report
         why = str(line.get("text", ""))
         self._note(line, how, f"{_WORDS[how]}{': ' if why else ''}{why}")
-        self._nodes = [NodeDocument(n.node, n.round, "finished", n.bytes, n.refused) for n in self._nodes]
+        if how in ("finished", "stopped"):  # all have come to the same round; of other ends nobody knows
+            self._nodes = [NodeDocument(n.node, self.round, "finished", n.bytes, n.refused) for n in self._nodes]
+        else:
+            self._nodes = [NodeDocument(n.node, n.round, "ended", n.bytes, n.refused) for n in self._nodes]
 
     def _note(self, line: Mapping[str, Any], what: str, text: str) -> None:
         self._events.appendleft(EventDocument(float(line["at"]), int(line["round"]), what[:40], text[:2000]))
@@ -103,8 +115,8 @@ class RunState:
         self._points = [point for point in self._points if (point[0] or 0) < first]
         self._points += points
         self._since = min(self._since, int(first))
-        while len(self._points) > MOST_POINTS:
-            self._points = [*self._points[:-1:2], self._points[-1]]
+        if len(self._points) > MOST_POINTS:
+            self._points = _halved(self._points)
             self._since = 0
 
     def progress(self, now: float, *, whole: bool) -> ProgressDocument:
@@ -119,6 +131,7 @@ class RunState:
             round=self.round,
             seconds=self._seconds,
             rate=self._rate(),
+            pace=[] if self._points else list(self._pace),
             bytes=self._bytes,
             points=points,
             since=since,
@@ -135,6 +148,13 @@ class RunState:
         if len(recent) < 2 or recent[-1][0] == recent[0][0]:
             return None
         return (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0])
+
+
+def _halved(rows: list[Row]) -> list[Row]:
+    """Every other one, and the last, as long as there are too many."""
+    while len(rows) > MOST_POINTS:
+        rows = [*rows[:-1:2], rows[-1]]
+    return rows
 
 
 def _begun(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
+from dpp2 import BadInput
 from dpp2.page.documents import compact
 from dpp2.page.feed import Feed
 from dpp2.page.past import lines_of, replayed
@@ -19,7 +21,7 @@ _LOOK_SECONDS = 0.2
 _AGAIN_SECONDS, _LONGEST_PAUSE = 1.0, 60.0  # after something could not be read
 _NODES_SECONDS = 3.0  # between two looks at what nodes have noted
 _LEAST_PAUSE, _SHARE = 1.0, 19.0  # between two passes of the attacks: so many times as much as one computes
-_PARTS = ("network", "progress", "overheard", "account")
+_PARTS = ("network", "progress", "measured", "overheard", "account")
 
 
 class Watching:
@@ -69,7 +71,8 @@ class Watching:
             while True:
                 self._take(replay.lines())
                 await asyncio.sleep(_LOOK_SECONDS)
-        self._take(lines_of(self._place.run))
+        with suppress(BadInput, OSError):  # damaged since somebody has looked at it: events may come all the same
+            self._take(lines_of(self._place.run))
         while True:
             lines, replaced = self._events.lines()
             if replaced:
@@ -148,10 +151,13 @@ class Watching:
 
     async def _attack(self, until: int | None, how: str) -> bool:
         before = self._before
-        done, found = await self._made("overheard", until, how, self._known)
-        if done and found is not None and before == self._before:
-            document, self._known = found
-            self._publish("overheard", document)
+        done, found = await self._made("overheard", until, how, self._known, not self.state.measured)
+        if done and before == self._before:
+            if found.overheard:
+                self._known = found.known
+                self._publish("overheard", found.overheard)
+            if found.measured:
+                self._publish("measured", found.measured)
         return done
 
     async def _tell(self, part: str, *given: object) -> bool:

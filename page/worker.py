@@ -65,7 +65,10 @@ class Worker:
 def _call(work: str, given: tuple[object, ...]) -> tuple[Any, float]:
     began = time.process_time()
     module, _, name = work.partition(":")
-    return getattr(import_module(module), name)(*given), time.process_time() - began
+    try:
+        return getattr(import_module(module), name)(*given), time.process_time() - began
+    except StopIteration as error:  # a future cannot carry it: whoever waits would wait for ever
+        raise RuntimeError(f"{work} raised StopIteration") from error
 
 
 def _begin(nice: int, parent: int) -> None:

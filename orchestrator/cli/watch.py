@@ -65,7 +65,7 @@ def watch(
     check_installed("watch")
     from dpp2.page.address import Address, open_browser
     from dpp2.page.app import watch_app
-    from dpp2.page.past import replayed
+    from dpp2.page.past import lines_of, replayed
     from dpp2.page.place import Place
     from dpp2.page.serve import door_of, serve
     from dpp2.page.watching import Watching
@@ -77,6 +77,8 @@ def watch(
         if not 0 < speed <= 1e6:
             raise BadInput("--speed", speed, "a number > 0: rounds a second")
         replayed(run, speed, lambda: 0.0)  # whatever is wrong with it is said now
+    if not wait:
+        lines_of(run)  # and so is what is wrong with one that has no events
     address, worker = Address(host, port, token, descriptor), Worker()
     watching = Watching(Place(run, tap), worker, speed=speed)
 

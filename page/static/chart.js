@@ -9,8 +9,9 @@ const NARROW = 480; // pixels, below which the names of lines stand under the ch
 const NARROW_HEIGHT = 220;
 const FEW = 60; // points, below which each of them is marked: a line through one of them could not be seen
 
+// `logged`: values are logarithms already; `limit`: a line across; `lost`: from where on the first line has no value;
 // `from`: the round with which the axis begins; `marked`: points of lines that have few are marked.
-export function chart(target, { series, log, alt, below, limit, empty, logged, from = 0, marked = false }) {
+export function chart(target, { series, log, alt, below, limit, lost, empty, logged, from = 0, marked = false }) {
   const width = Math.max(target.clientWidth, 240);
   const narrow = width < NARROW;
   target.classList.toggle("narrow", narrow);
@@ -38,6 +39,11 @@ export function chart(target, { series, log, alt, below, limit, empty, logged, f
     const y = scale.y(limit.value);
     svg.append(drawn("path", { class: "limit", d: `M${left} ${y}H${width - right}` }));
     svg.append(drawn("text", { class: "limit-label", x: left + 6, y: y - 5 }, limit.name));
+  }
+  if (lost && lost.at < scale.last) {
+    const x = scale.x(lost.at);
+    svg.append(drawn("path", { class: "limit", d: `M${x} ${TOP}V${height - BOTTOM}` }));
+    svg.append(drawn("text", { class: "limit-label", x: x + 6, y: height - BOTTOM - 8 }, lost.name));
   }
   if (!narrow) svg.append(...labels(ends, width - right, height));
   target.replaceChildren(svg, ...(narrow ? [names(ends)] : []));
@@ -79,17 +85,14 @@ function scales(series, { log, limit, width, height, left, right, from }) {
 
 function axes(scale, { log, below, logged }) {
   const made = [];
-  const step = niceStep(scale.high - scale.low, log);
-  for (let tick = Math.ceil(scale.low / step) * step; tick <= scale.high + 1e-9; tick += step) {
-    const value = log ? 10 ** tick : tick;
-    const y = scale.y(value);
-    const label = log || logged ? (Number.isInteger(tick) ? power(tick) : number(10 ** tick)) : number(value);
+  for (const [tick, label] of ticks(scale, log || logged)) {
+    const y = scale.y(log ? 10 ** tick : tick);
     made.push(drawn("path", { class: "grid", d: `M${scale.left} ${y}H${scale.end}` }));
     made.push(drawn("text", { x: scale.left - 8, y: y + 4, "text-anchor": "end" }, label));
   }
   const bottom = scale.height - BOTTOM;
   made.push(drawn("path", { class: "axis", d: `M${scale.left} ${bottom}H${scale.end}` }));
-  const stepX = niceStep(scale.last - scale.from, false);
+  const stepX = niceStep(scale.last - scale.from);
   for (let k = Math.ceil(scale.from / stepX) * stepX; k <= scale.last + 1e-9; k += stepX) {
     made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
   }
@@ -97,9 +100,28 @@ function axes(scale, { log, below, logged }) {
   return made;
 }
 
-function niceStep(range, whole) {
+// Where the axis is marked, and with what: powers of ten; over less than two of them 1, 2 and 5 as well.
+function ticks({ low, high }, logarithmic) {
+  const made = [];
+  if (logarithmic && high - low < 2) {
+    for (let whole = Math.floor(low); whole <= high; whole += 1) {
+      for (const digit of [1, 2, 5]) {
+        const tick = whole + Math.log10(digit);
+        if (tick >= low - 1e-9 && tick <= high + 1e-9) made.push([tick, number(digit * 10 ** whole)]);
+      }
+    }
+    if (made.length > 1) return made;
+    made.length = 0;
+  }
+  const step = logarithmic && high - low >= 2 ? Math.max(1, Math.ceil((high - low) / 5)) : niceStep(high - low);
+  for (let tick = Math.ceil(low / step) * step; tick <= high + 1e-9; tick += step) {
+    made.push([tick, logarithmic ? (Number.isInteger(tick) ? power(tick) : number(10 ** tick)) : number(tick)]);
+  }
+  return made;
+}
+
+function niceStep(range) {
   const rough = range / 5;
-  if (whole) return Math.max(1, Math.ceil(rough));
   const unit = 10 ** Math.floor(Math.log10(rough || 1));
   return unit * [1, 2, 5, 10].find((one) => one * unit >= rough);
 }

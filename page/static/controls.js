@@ -9,6 +9,9 @@ export class Controls {
     Object.assign(this, { described, show, busy, form: byId("controls"), viewer: crypto.randomUUID(), asked: 0, last: null });
     this.form.hidden = false;
     this.form.elements.topology.replaceChildren(...described.topologies.map((name) => element("option", { value: name }, name)));
+    for (const [name, value] of Object.entries(described.defaults)) {
+      if (this.form.elements[name].type === "number" && value !== "") this.form.elements[name].placeholder = value; // what holds if it is empty
+    }
     this.presets();
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("input", () => this.later());
@@ -35,7 +38,7 @@ export class Controls {
       if (field.type === "checkbox") field.checked = value === "1";
       else field.value = value;
     }
-    this.run();
+    this.run(new URLSearchParams(hash.slice(1))); // as the link has it: what no control can hold is refused by the server
   }
 
   query() {
@@ -54,9 +57,8 @@ export class Controls {
     this.timer = setTimeout(() => this.run(), WAIT);
   }
 
-  async run() {
+  async run(query = this.query()) {
     clearTimeout(this.timer);
-    const query = this.query();
     const text = query.toString();
     this.fit();
     if (location.hash.slice(1) !== text) history.replaceState(null, "", text ? `#${text}` : location.pathname);

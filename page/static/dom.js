@@ -48,6 +48,7 @@ export function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
+  if (size >= 1000 && size < 100000) return String(Math.round(value));
   if (size >= 0.001 && size < 100000) return String(Number(value.toPrecision(3)));
   const [digits, exponent] = value.toExponential(1).split("e");
   return `${digits}·${power(Number(exponent))}`;

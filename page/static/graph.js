@@ -86,7 +86,7 @@ export class Graph {
         context.lineTo(...this.at[j]);
       }
       context.strokeStyle = tapped ? this.colours.accent : this.colours.quiet;
-      context.globalAlpha = dense ? 0.18 : tapped ? 0.42 : 0.3;
+      context.globalAlpha = dense ? 0.18 : tapped ? 0.5 : 0.65;
       context.lineWidth = dense ? 0.7 : 1.1;
       context.setLineDash(!tapped && this.network.tap ? [1, 4] : this.network.tls ? [4, 3] : []);
       context.stroke();
@@ -200,8 +200,8 @@ export class Graph {
 // To the edges of the canvas, whatever part of the square the layout has used.
 function spread(places, width, height) {
   const fit = (index, size) => {
-    const values = places.map((place) => place[index]);
-    const [low, high] = [Math.min(...values), Math.max(...values)];
+    let [low, high] = [Infinity, -Infinity]; // in a loop: a hundred thousand agents are too many arguments
+    for (const place of places) [low, high] = [Math.min(low, place[index]), Math.max(high, place[index])];
     return (value) => MARGIN + (high > low ? (value - low) / (high - low) : 0.5) * (size - 2 * MARGIN);
   };
   const [x, y] = [fit(0, width), fit(1, height)];

@@ -6,7 +6,7 @@ import { Graph } from "./graph.js";
 import * as panels from "./panels.js";
 import { follow } from "./stream.js";
 
-const state = { network: null, progress: null, overheard: null, account: null };
+const state = { network: null, progress: null, measured: null, overheard: null, account: null };
 const due = new Set();
 let quantity = "";
 
@@ -32,6 +32,7 @@ const SHOW = {
 const NEEDED = {
   network: ["lead", "network", "agents", "convergence", "overheard", "coordinates"],
   progress: ["lead", "agents", "convergence", "account", "events"],
+  measured: ["lead", "convergence"],
   overheard: ["lead", "overheard", "coordinates"],
   account: ["lead", "account"],
 };
@@ -115,14 +116,16 @@ async function start() {
     follow(take, (text) => say(byId("connection"), text));
     return;
   }
-  say(byId("connection"), "playground");
   const main = document.querySelector("main");
   const show = (found) => {
     take("state", found);
     graph.talk();
     main.dataset.shown = location.hash || "#";
   };
-  new Controls(mode, show, (busy) => main.classList.toggle("working", busy));
+  new Controls(mode, show, (busy) => {
+    main.classList.toggle("working", busy);
+    say(byId("connection"), busy ? "computing …" : "ready");
+  });
 }
 
 start().catch(() => say(byId("connection"), "the page's server does not answer: load this page again"));

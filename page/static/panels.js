@@ -13,7 +13,7 @@ const STATUS = {
   interrupted: "interrupted",
   failed: "failed",
 };
-const NODE = { ok: "on its way", late: "late", gone: "gone, restarting", absent: "not there yet", finished: "done" };
+const NODE = { ok: "on its way", late: "late", gone: "gone, restarting", absent: "not there yet", finished: "done", ended: "ended" };
 const ACTIVE = ["waiting", "running", "silent"];
 
 export function lead(state) {
@@ -46,7 +46,7 @@ function headline({ progress, overheard, network }) {
 function figures(state) {
   const { progress, network, account } = state;
   if (!progress) return;
-  const last = progress.points?.at(-1);
+  const last = measured(state).at(-1);
   const rows = [["round", network ? `${progress.round} of ${network.rounds}` : String(progress.round)]];
   if (progress.rate) rows.push(["rounds a second", number(progress.rate)]);
   rows.push(["sent", bytes(progress.bytes)]);
@@ -59,6 +59,9 @@ function figures(state) {
     ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
   );
 }
+
+// What the run tells of itself; of nodes on this machine, what they have put on record.
+const measured = ({ progress, measured: found }) => (progress?.points?.length ? progress.points : (found?.points ?? []));
 
 function shortened(text) {
   const value = Number(text);
@@ -104,7 +107,7 @@ export function hovered(found, state, graph) {
 
 function aboutAgent(agent, state, graph) {
   const node = graph.node(agent);
-  const links = `${graph.degree[agent]} links`;
+  const links = graph.degree[agent] === 1 ? "1 link" : `${graph.degree[agent]} links`;
   if (!node) return `Agent ${agent}: ${links}, round ${state.progress?.round ?? 0}.`;
   const refused = node.refused ? `, ${node.refused} frames or calls turned away` : "";
   return `Agent ${agent} on node ${node.node}: ${NODE[node.state] ?? node.state}, round ${node.round}, ${links}, ${bytes(node.bytes)} sent by the node${refused}.`;
@@ -131,14 +134,17 @@ export function agents(state, graph) {
 }
 
 export function convergence(state) {
-  const points = state.progress?.points ?? [];
+  const points = measured(state);
+  if (!points.length && state.progress?.pace?.length > 1) {
+    pace(state);
+    return;
+  }
   const series = [
     { name: "gap", main: true, points: points.map((point) => [point[0], point[1]]) },
     { name: "consensus", points: points.map((point) => [point[0], point[2]]) },
     { name: "stationarity", points: points.map((point) => [point[0], point[3]]) },
   ];
-  const blind = state.network && !state.network.telemetry;
-  const empty = blind ? "No telemetry: nobody here may see a gap." : "Nothing has been measured yet.";
+  const empty = unseen(state) ?? "Nothing has been measured yet.";
   chart(byId("convergence"), { series, log: true, below: "round", alt: "Gap, consensus and stationarity against the round", empty });
   const words = "Gap = consensus (how far the agents disagree) + stationarity (how far their gradients are from a sum of zero). It is computed from private values, and outside ε.";
   say(byId("convergence-note"), points.length ? words : "");
@@ -147,6 +153,16 @@ export function convergence(state) {
     const head = ["round", "gap", "consensus", "stationarity"].map((name) => ({ name, number: true }));
     table(byId("convergence-table"), "Some rounds", head, thinned(points, 60).map((point) => point.map((value, index) => (index ? number(value) : value))));
   }
+}
+
+const unseen = ({ network }) => (network && !network.telemetry ? "No telemetry: nobody here may see a gap." : null);
+
+// Where nobody sees a gap: what is known, which is how fast it goes.
+function pace(state) {
+  const series = [{ name: "rounds", main: true, points: state.progress.pace }];
+  chart(byId("convergence"), { series, below: "seconds", alt: "Rounds against seconds", empty: "" });
+  say(byId("convergence-note"), `${unseen(state) ?? "Nothing has been measured yet."} What is known: how many rounds were run, and when.`);
+  byId("convergence-table").closest("details").hidden = true;
 }
 
 function thinned(rows, most) {
@@ -176,23 +192,15 @@ export function overheard(state, quantity) {
 function silence({ network, progress }) {
   if (!progress || progress.status === "waiting") return "Nothing has been said yet.";
   if (network?.groups.length && !network.tap) return "Nobody listens: this run has no tap (--tap). What it sent is attacked when it is over, if it is on record.";
+  if (!ACTIVE.includes(progress.status)) return "What was overheard is being attacked: that takes some seconds, if there is anything.";
   return `Nothing has been overheard yet: ${network?.groups.length ? "messages are decoded" : "checkpoints are read"} every few seconds.${network?.tls ? " Under TLS it will be ciphertext." : ""}`;
 }
 
 function errors(found, quantity) {
-  const best = closest(found, quantity)?.name;
+  const best = found.closest[quantity];
   const series = found.attacks.map((attack) => ({ name: attack.name, main: attack.name === best, points: attack[quantity] }));
   const empty = found.unscored ? "No telemetry: nobody here can score the attacks." : "No attack that applies claims anything about this.";
   chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty, from: found.first, marked: true });
-}
-
-// The least error over the whole run, in the mean of its logarithm: rounds without a claim count as knowing nothing.
-export function closest(found, quantity) {
-  const logs = (attack) => attack[quantity].map((point) => Math.log10(Math.max(point[1] ?? 1, 1e-17)));
-  const mean = (attack) => logs(attack).reduce((sum, one) => sum + one, 0) / attack[quantity].length;
-  return found.attacks
-    .filter((attack) => attack.listens && attack[quantity].length)
-    .toSorted((one, other) => mean(one) - mean(other))[0];
 }
 
 function attacks(found) {
@@ -207,12 +215,16 @@ export function choices(state, quantity) {
   const found = state.overheard;
   if (!found) return;
   const names = Object.keys(found.guesses).filter((name) => found.guesses[name][quantity].length);
-  const known = Math.max(0, ...names.map((name) => found.guesses[name][quantity].length));
-  options(byId("agent"), Array.from({ length: known }, (_, agent) => [String(agent), `agent ${agent}`]));
-  const best = closest(found, quantity)?.name;
+  const best = found.closest[quantity];
   const strongest = found.attacks.findLast((attack) => attack.listens && names.includes(attack.name))?.name; // they come weakest first
   options(byId("attack"), names.map((name) => [name, name === best ? `${name} (closest)` : name]), best ?? strongest);
+  const rows = found.guesses[byId("attack").value]?.[quantity] ?? [];
+  const known = Math.max(0, ...names.map((name) => found.guesses[name][quantity].length));
+  const first = Math.max(rows.findIndex(claims), 0); // of some agents too little may be on a wire
+  options(byId("agent"), Array.from({ length: known }, (_, agent) => [String(agent), `agent ${agent}`]), String(first));
 }
+
+const claims = (row) => row.some((value) => value !== null);
 
 function options(select, entries, first) {
   const same = select.options.length === entries.length && entries.every(([value, text], index) => select.options[index].value === value && select.options[index].text === text);
@@ -227,8 +239,8 @@ export function coordinates(state, quantity) {
   const claimed = found?.guesses[byId("attack").value];
   const guess = claimed?.[quantity];
   const agent = Number(byId("agent").value || 0);
-  if (!guess?.[agent]) {
-    byId("coordinates").replaceChildren(element("caption", {}, "This attack claims nothing about it."));
+  if (!guess?.[agent] || !claims(guess[agent])) {
+    byId("coordinates").replaceChildren(element("caption", {}, `This attack claims nothing about agent ${agent}.`));
     return;
   }
   const truth = found.truths[claimed.round]?.[quantity]?.[agent];
@@ -252,10 +264,13 @@ function off(value, truth) {
   return value === truth ? "< 0.001 %" : number(Math.abs(value - truth));
 }
 
+const phone = matchMedia("(max-width: 30rem)");
+
 function rail(value, truth, [low, high]) {
+  const length = phone.matches ? 72 : 200;
   const pad = (high - low) * 0.35 || 1;
-  const at = (one) => 8 + Math.max(0, Math.min(1, (one - low + pad) / (high - low + 2 * pad))) * 184;
-  const svg = drawn("svg", { viewBox: "0 0 200 20", "aria-hidden": "true" }, drawn("path", { class: "rail", d: "M4 10H196" }));
+  const at = (one) => 8 + Math.max(0, Math.min(1, (one - low + pad) / (high - low + 2 * pad))) * (length - 16);
+  const svg = drawn("svg", { viewBox: `0 0 ${length} 20`, "aria-hidden": "true" }, drawn("path", { class: "rail", d: `M4 10H${length - 4}` }));
   if (truth !== undefined && truth !== null) svg.append(drawn("circle", { class: "true", cx: at(truth), cy: 10, r: 6 }));
   if (value !== null) {
     const x = at(value);
@@ -282,8 +297,9 @@ export function account(state) {
   const series = [{ name: "worst-off agent", main: true, points: cut(most) }];
   if (found.agents.length > 1) series.push({ name: "best-off agent", points: cut(least) });
   if (found.paper.some((value) => value !== null)) series.push({ name: "the paper's claim", points: cut(found.paper, true) });
+  const lost = found.uncovered !== null && k > found.uncovered ? { at: found.uncovered, name: "ε = ∞ from here on" } : null;
   const limit = found.budget ? { name: `budget ${number(found.budget)}`, value: Math.log10(found.budget) } : null;
-  chart(byId("account"), { series, logged: true, limit, below: "rounds", alt: "ε against the number of rounds", empty: k ? "ε = ∞ from the first round on." : "No round has been run yet." });
+  chart(byId("account"), { series, logged: true, limit, lost, below: "rounds", alt: "ε against the number of rounds", empty: k ? "ε = ∞ from the first round on." : "No round has been run yet." });
   say(byId("account-note"), accountNote(found, k));
   spentTable(found, k);
 }
@@ -304,6 +320,7 @@ let toldEvents = "";
 
 export function events(state) {
   const found = state.progress?.events ?? [];
+  byId("events").closest("section").hidden = state.mode === "playground" && !found.length;
   const key = JSON.stringify([found, state.progress?.status]);
   if (key === toldEvents) return;
   toldEvents = key;

@@ -1,6 +1,6 @@
 // The stream of a run: it comes back by itself, says what it had last, and rests while nobody looks at the page.
 
-const KINDS = ["state", "network", "progress", "overheard", "account"];
+const KINDS = ["state", "network", "progress", "measured", "overheard", "account"];
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 8000;
 
@@ -52,4 +52,3 @@ export function follow(hear, tell) {
   });
   open();
 }
-

@@ -171,12 +171,15 @@ def test_playground(browser: Browser, npm: Path) -> None:
         look.page.fill("input[name=agents]", "100000")
         look.shows("#refused", "agents = 100000: expected a whole number from 2 to 200")
         look.picture("playground-refused", whole=False)
+        wrong = Looked(browser, f"{url}#topology=moebius")  # a link that no control can hold is not another experiment
+        wrong.shows("#refused", "topology = 'moebius'")
+        wrong.close()
         other = Looked(browser, f"{url}#damping=0.5&agents=12")  # a permalink
         other.shows("#description", "12 agents")
         assert other.page.input_value("input[name=damping]") == "0.5"
         other.page.get_by_role("button", name="Copy as command line").click()
         other.wait("document.querySelector('#copied').innerText !== ''")
-        assert (look.wrong, other.wrong) == ([], [])
+        assert (look.wrong, other.wrong, wrong.wrong) == ([], [], [])
 
 
 def test_two_hundred_agents_and_two_thousand_links_are_smooth(tmp_path: Path, browser: Browser) -> None:

@@ -95,7 +95,7 @@ async def streamed(feed: Feed, viewer: Viewer, until: float, *, reads: bool = Tr
     task = asyncio.create_task(EventStream(feed, viewer, heartbeat)({}, receive, send))
     await asyncio.wait({task}, timeout=until)
     gone.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)  # a machine may be busy
     return received
 
 
@@ -122,4 +122,4 @@ async def test_a_viewer_that_is_dropped_has_its_stream_ended(feed: Feed) -> None
     await asyncio.sleep(0.05)
     for n in range(MOST_WAITING + 5):
         feed.publish("progress", str(n))
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)  # a machine may be busy

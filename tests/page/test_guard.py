@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -86,6 +88,25 @@ async def test_the_token_comes_once_and_is_then_a_cookie() -> None:
         assert (await ask(guarded(token), headers={"host": f"10.0.0.7:{port}", "cookie": both})).text == "hello"
     for host in ("10.0.0.7:x", "10.0.0.7:99999999", "[", ":", "²"):
         assert (await ask(app, headers={"host": host})).status == 401
+
+
+def test_a_port_that_is_taken_is_named_in_one_sentence() -> None:
+    with Address().bound() as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BadInput) as refused:
+            Address(port=port).bound()
+    assert str(refused.value) == f"--port = {port}: expected a port of 127.0.0.1 that is free (Address already in use)"
+
+
+@pytest.mark.parametrize(
+    "token", ["0123456789abcdef&x=1#y", "a+b c%41;d,e/f=ghijkl", "quote\"d\\ and 'more'", "ünïcödé 日本語 and more"]
+)
+async def test_whatever_the_token_the_address_that_is_printed_leads_in(token: str) -> None:
+    app, url = guarded(token), urlsplit(Address("0.0.0.0", 8000, token).url(8000))
+    first = await ask(app, query=url.query)
+    assert first.status == 303
+    kept = first.headers["set-cookie"].split("; HttpOnly")[0]
+    assert (await ask(app, headers={"cookie": kept})).text == "hello"
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpp2 import Experiment, Simulation
+from dpp2 import Experiment, Simulation, streaming
 from dpp2.adversary.audit import Interception
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth
+from dpp2.page import tasks
 from dpp2.page.hearing import Much, heard, truth
 from dpp2.page.overheard import overheard
 from dpp2.page.place import Place
@@ -48,6 +49,64 @@ def test_checkpoints_of_an_embedded_run(under_way: tuple[Place, Experiment, Simu
     document = overheard(experiment, found, true)
     assert (document.first, document.last) == (0, 19)
     assert document.truths["19"].x
+
+
+def test_metrics_of_rounds_on_record_are_those_that_the_run_would_tell(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    place, _, simulation = under_way
+    found = tasks.overheard(place, None, "live", "", True)
+    points, metrics = json.loads(found.measured)["points"], simulation.result().metrics
+    assert [point[0] for point in points] == list(range(20))
+    told = [[metrics[name][k] for name in ("gap", "consensus", "stationarity")] for k in range(20)]
+    assert np.allclose([point[1:] for point in points], told, rtol=1e-5)
+    assert tasks.overheard(place, None, "live").measured == ""
+
+
+def test_the_verdict_and_the_curve_that_stands_out_are_of_the_same_attack(
+    under_way: tuple[Place, Experiment, Simulation],
+) -> None:
+    """With the round where it came closest among those that are drawn, of however many."""
+    simulation = Simulation(Experiment.load(overrides=[*SMALL, "run.rounds=900", "noise.decay=0.999"]))
+    simulation.advance(simulation.remaining)
+    result = simulation.result()
+    assert result.observation is not None
+    assert result.truth is not None
+    said = Interception(Observation.of(result.observation), "a test")
+    seen = overheard(simulation.experiment, said, Truth.of(result.truth, simulation.experiment))
+    named = next(attack for attack in seen.attacks if attack.name == seen.closest["x"])
+    assert f"({named.name} attack)" in seen.verdict
+    least = min(error for _, error in named.x if error is not None and not np.isnan(error))
+    others = [error for attack in seen.attacks if attack.listens for _, error in attack.x if error is not None]
+    assert least == np.nanmin(others)
+
+
+def test_records_in_chunks_are_read_as_far_as_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the run goes on, and of a long one its end: the chunks before it are not opened."""
+    monkeypatch.setattr(streaming, "CHUNK", 5 * 8 * 8 * 10)
+    chosen = Experiment.load(overrides=[*SMALL, "run.records=zarr"])
+    simulation, plain = Simulation(chosen, to_disk=True), Simulation(chosen)
+    directory = RunDirectory.create(tmp_path / "run", force=False)
+    directory.begin(simulation.prepared)
+    directory.keep(simulation.recorder)
+    simulation.advance(26)
+    directory.save(simulation.snapshot())
+    plain.advance(26)
+    result = plain.result()
+    place = Place(directory.path)
+    found, true = heard(place, chosen), truth(place, chosen, 0)
+    assert found is not None
+    assert found.observation is not None
+    assert true is not None
+    assert np.array_equal(found.observation.phases["y"], result.observation["y"])
+    assert np.array_equal(found.observation.P, result.observation["P"])
+    assert np.array_equal(true.x, result.truth["x"])
+    (directory.path / "observation.zarr/y/c.0.0.0").unlink()
+    some = heard(place, chosen, much=Much(20 * 80 - 1, 15 * 80))
+    assert some is not None
+    assert some.observation is not None
+    assert some.observation.first == 6
+    assert np.array_equal(some.observation.phases["z"], result.observation["z"][6:])
 
 
 def test_what_comes_before_a_part_that_is_missing_is_not_known(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpp2 import Experiment, run
@@ -100,22 +101,33 @@ def test_the_divergence_is_one() -> None:
         ({"topology": "file"}, "topology"),
         ({"path": "/etc/passwd"}, "control"),
         ({"eta": "2"}, "eta = '2': expected 0 or 1"),
-        ({"u": "-1"}, "noise.u_w"),
+        ({"u": "-1"}, "u = -1.0: expected a number ≥ 0"),
         ({"epsilon": "nan"}, "epsilon"),
-        ({"u": "nan"}, "noise.u_w"),
+        ({"u": "nan"}, "u = nan"),
         ({"tier": "four"}, "tier"),
         ({"agents": "9" * 5000}, "agents"),
         ({"topology": "<script>alert(1)</script>"}, "topology"),
-        ({"u": "inf"}, "noise.u_w"),
-        ({"damping": "-1"}, "algorithm.damping"),
-        ({"r": "2"}, "noise.decay"),
-        ({"tier": "three", "ratio": "1e308"}, "noise.ratio"),
+        ({"u": "inf"}, "u = inf"),
+        ({"damping": "-1"}, "damping = -1.0: expected a number ≥ 0"),
+        ({"r": "2"}, "r = 2.0: expected a number from 0 to 1"),
+        ({"tier": "three", "ratio": "1e308"}, "ratio = 1e+308: expected a number from 0 to 100,000"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_one_sentence(given: Mapping[str, str], sentence: str) -> None:
     answer = json.loads(play(given))
     assert sentence in answer["refused"]
     assert "\n" not in answer["refused"]
+
+
+@pytest.mark.parametrize("scale", ["1e-308", "5e-324"])
+def test_noise_whose_square_is_zero_is_attacked_like_any_other(scale: str) -> None:
+    state = json.loads(play({"tier": "three", "u": scale, "agents": "6", "topology": "ring"}))
+    assert "best-linear" in [attack["name"] for attack in state["overheard"]["attacks"]]
+
+
+def test_what_does_not_apply_to_tier_three_does_not_stop_it() -> None:
+    state = json.loads(play({"tier": "three", "problem": "counterexample", "agents": "6", "topology": "ring"}))
+    assert state["network"]["problem"] == "logistic"
 
 
 def test_every_preset_is_an_address_and_comes_back_from_it() -> None:
@@ -166,6 +178,22 @@ async def test_so_many_may_wait_and_the_rest_is_refused() -> None:
     statuses = [answer.status for answer in await asyncio.gather(*asking)]
     assert statuses.count(503) == 28 - 16
     assert statuses.count(200) == 16
+
+
+async def test_a_state_that_ends_in_an_error_is_said_and_the_next_is_run() -> None:
+    class Failing(Worker):
+        def __init__(self) -> None:
+            pass
+
+        async def do(self, work: str, *given: object) -> str:
+            if given[0]:
+                raise np.linalg.LinAlgError("Singular matrix")
+            return "{}"
+
+    playground = Playground(Failing())
+    with pytest.raises(Refused, match=r"cannot be computed \(LinAlgError: Singular matrix\)"):
+        await playground.play({"u": "1"}, "one")
+    assert await playground.play({}, "one") == "{}"
 
 
 async def test_its_own_files_and_nothing_else() -> None:

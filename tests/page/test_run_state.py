@@ -193,3 +193,23 @@ def test_lines_on_rounds_become_rarer_in_a_long_run(tmp_path: Path) -> None:
 
 def _rounds(k: int, points: list[list[float]]) -> dict[str, Any]:
     return {"kind": "rounds", "at": 1.0, "round": k, "seconds": 1.0, "bytes": 8, "points": points}
+
+
+def test_nodes_of_a_run_that_is_over_are_where_it_ended() -> None:
+    node = {"node": 0, "round": 7, "state": "late", "bytes": 1, "refused": 0}
+    for how, left in (("finished", (9, "finished")), ("interrupted", (7, "ended"))):
+        state = RunState()
+        state.take({**_rounds(7, []), "nodes": [node]})
+        state.take({"kind": "ended", "at": 2.0, "round": 9, "how": how})
+        assert [(one.round, one.state) for one in state.progress(2.0, whole=True).nodes] == [left]
+
+
+def test_where_nobody_sees_a_gap_it_is_known_how_fast_a_run_goes() -> None:
+    state = RunState()
+    for k in range(5000):
+        state.take({**_rounds(k, []), "seconds": k / 10})
+    pace = state.progress(1.0, whole=False).pace
+    assert (pace[0], pace[-1]) == ((0.0, 0), (499.9, 4999))
+    assert 200 < len(pace) <= MOST_POINTS
+    state.take(_rounds(5000, [[5000, 1.0, 0.5, 0.5]]))
+    assert state.progress(1.0, whole=False).pace == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,16 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path, dpp2: Call) -> None:
     assert dpp2("watch", tmp_path, "--host", "0.0.0.0", "--wait").code == 2
 
 
+def test_a_run_without_events_whose_metrics_are_damaged_is_refused(finished: Path, tmp_path: Path, dpp2: Call) -> None:
+    run = tmp_path / "damaged"
+    shutil.copytree(finished, run)
+    (run / "events.jsonl").unlink()
+    (run / "metrics.csv").write_text("round,gap\n0,nobody\n")
+    ended = dpp2("watch", run, "--no-open")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "an intact metrics.csv" in ended.err
+
+
 def test_without_telemetry_neither_x_nor_a_gap(tmp_path: Path, dpp2: Call) -> None:
     run = tmp_path / "untold"
     assert dpp2("run", *SMALL, "--set", "run.rounds=40", "--no-truth", "--out", run).code == 0
@@ -122,7 +133,9 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
         process = start(*LONG, "--out", run)
         try:
             state = stream.until(lambda one: complete(one) and one["progress"]["status"] == "running")
-            assert state["overheard"]["source"].startswith("checkpoints of the run")
+            assert state["overheard"]["source"].startswith(
+                ("checkpoints of the run", "observation.zarr")
+            )  # by its size
             assert state["overheard"]["attacks"]
             assert state["account"]["rounds"][-1] == 400000
             process.send_signal(signal.SIGKILL)
@@ -143,6 +156,26 @@ def test_a_run_under_way_killed_and_resumed(tmp_path: Path) -> None:
             process.wait(20)
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     assert lines[-1]["how"] == "interrupted"
+
+
+def test_a_run_over_nodes_is_measured_from_their_records_and_without_telemetry_its_pace_is_shown(
+    tmp_path: Path,
+) -> None:
+    for name, extra in (("told", ()), ("untold", ("--no-truth",))):
+        run = tmp_path / name
+        process = start(*LONG, "--transport", "grpc", "--processes", 2, *extra, "--out", run)
+        try:
+            with serving("watch", run, "--wait") as (url, _), Stream(url) as stream:
+                if extra:
+                    state = stream.until(lambda one: len(one.get("progress", {}).get("pace", [])) > 3)
+                    assert not state.get("measured")
+                else:
+                    state = stream.until(lambda one: one.get("measured"))
+                    assert state["progress"]["points"] == []  # the orchestrator sees no x
+                    assert len(state["measured"]["points"][-1]) == 4
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
 
 
 def test_a_run_that_takes_the_place_of_another_is_shown_alone(tmp_path: Path) -> None:

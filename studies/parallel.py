@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 from dpp2 import BadInput
@@ -57,9 +59,10 @@ def gather(
     count, refused, futures = itertools.count(1), list[Exception](), []
 
     def noted(job: Item, future: Future[Answer]) -> None:
+        if future.cancelled() or future.exception() is not None:  # after Ctrl-C: nothing was done
+            return
         try:
-            if not future.cancelled() and future.exception() is None:
-                arrived(job, future.result())
+            arrived(job, future.result())
         except Exception as error:  # a thread of the executor would drop it
             refused.append(error)
         finished(next(count), len(jobs))
@@ -98,13 +101,18 @@ class Here(Executor):
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_one_thread_each)
+    before = set(active_children())
+    pool = _Pool(count, mp_context=get_context("spawn"), initializer=_one_thread_each)
     try:
         yield pool
     except BrokenProcessPool:
         raise RunFailed("a process that was running experiments died (out of memory?)") from None
+    except KeyboardInterrupt:  # nobody waits for a run that is under way
+        for worker in set(active_children()) - before:
+            worker.terminate()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error, or Ctrl-C, nobody waits for the rest
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -127,6 +135,46 @@ def _dask(address: str) -> Iterator[Executor]:
             pool.shutdown(wait=False)
 
 
+class _Pool(ProcessPoolExecutor):
+    """Processes that Ctrl-C does not reach: the parent decides what becomes of them.
+
+    A terminal sends it to all of them. A worker that it ended while it held the lock of the queue would leave the
+    others, and whoever waits for them, waiting for ever. Processes begin in `submit` and inherit what is blocked there.
+    """
+
+    def submit(self, fn: Callable[..., Answer], /, *args: Any, **kwargs: Any) -> Future[Answer]:
+        with _held_back():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Ctrl-C comes afterwards, so no process is left half begun; processes that begin meanwhile never get it."""
+    came = list[int]()
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # Another thread, such as one of BLAS, may still be told, and then it is the main thread that is interrupted.
+    main = current_thread() is main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if main else None
+    try:
+        yield
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
 def _one_thread_each() -> None:
+    """What a process does before its first run."""
     # Read by BLAS when it is loaded, which in a spawned process is after this.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed leaves nobody behind."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpp2 import BadInput
-from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment
+from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment, new_folder
 from dpp2.orchestrator.output import console, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -84,19 +84,23 @@ def compare(
     check_counts(("--seeds", seeds))
     if not 1 <= searches <= MOST_SEARCHES:
         raise BadInput("--searches", searches, f"a whole number from 1 to {MOST_SEARCHES}")
-    if out.exists() and not out.is_dir():
-        raise BadInput("--out", str(out), "a directory, not a file")
+    new_folder(out)
     other = _other(against, seed) if against else None
     plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
     plan = replace(plan, searches=searches, seeds=seeds, seed=seed)
-    with progress_bar("compare") as show:
-        made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
+    try:
+        with progress_bar("compare") as show:
+            made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"stopped; what is finished is in {out / 'kept'}, and the same command goes on"
+        ) from None
     given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
     counts = {"--searches": (searches, 2), "--seeds": (seeds, 10), "--seed": (seed, 1)}
     words = _words(files or [], given, counts, quick=quick)
     paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}
     if json:
-        print_json(page.document(made, Rankings(made), other) | {"files": paths})
+        print_json(page.document(made, Rankings(made, other)) | {"files": paths})
     else:
         _print(made, paths, other)
 
@@ -157,7 +161,7 @@ def _print(made: Comparison, paths: Mapping[str, str], other: Mapping[str, Any] 
     from dpp2.studies.compare import page, verdicts
     from dpp2.studies.compare.claims import Rankings, sentence
 
-    rankings = Rankings(made)
+    rankings = Rankings(made, other)
     again = [sentence(page.document(made, rankings), other)] if other else []
     for task in made.plan.tasks:
         head, rows = page.table_of(made, task)

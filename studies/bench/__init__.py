@@ -10,5 +10,6 @@ BENCHMARKS = LazyRegistry(
         "audit": "dpp2.studies.bench.audit:AUDIT",
         "hostile": "dpp2.studies.bench.hostile:HOSTILE",
         "scale": "dpp2.studies.bench.scale:SCALE",
+        "page": "dpp2.studies.bench.page:PAGE",
     },
 )

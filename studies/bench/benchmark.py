@@ -20,10 +20,12 @@ class Bench:
 
     note: Note = field(default=lambda what: None)
     disropt: str = sys.executable  # a Python with DISROPT and mpi4py, for benchmarks that set it beside
+    sizes: tuple[int, ...] = ()  # numbers of agents, for benchmarks that take them; none: their own
 
 
 class Benchmark(ABC, Generic[Measured]):
     sets_disropt_beside: ClassVar[bool] = False
+    takes_sizes: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, asked: Bench) -> Measured: ...

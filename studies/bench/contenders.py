@@ -174,9 +174,9 @@ async def nodes(
             certs.make(certificates, flat, days=1)
         processes, ports = await workers(stack, prepared, groups, folder, certificates, every)
         addresses = {agent: f"127.0.0.1:{ports[str(node[0])]}" for node in flat for agent in node}
-        edges = [(int(i), int(j)) for i, j in prepared.graph.edges]
-        links = await tap.start(addresses, edges) if tap else {}
+        links: Mapping[tuple[int, int], str] = {}
         if tap:
+            links = await tap.start(addresses, [(i, j) for i, j in prepared.graph.edges.tolist()])
             stack.push_async_callback(tap.stop)
         write_text(folder / "cluster.toml", Cluster(addresses, links).to_toml())
         identity = Identity.load(certificates / "orchestrator", [ORCHESTRATOR]) if certificates else None

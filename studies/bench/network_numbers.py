@@ -118,7 +118,7 @@ def _shapes(wide: Wide, together: Together) -> list[Row]:
 
 def _delayed(one: Delayed) -> Row:
     what = f"{one.agents} agents, a process each, {1000 * one.one_way:.1f} ms one way"
-    rates = f"{one.rounds_per_second:.1f} rounds/s of {one.most:.1f}, {1000 * one.besides:.1f} ms besides the delays"
+    rates = f"{one.rounds_per_second:.1f} rounds/s of {one.most:.1f}, {1000 * one.besides:.1f} ms more than the delays"
     return what, f"{rates}, {1000 * one.cpu_per_round:.2f} ms of CPU of a node", "", "", ""
 
 

@@ -11,9 +11,8 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +22,15 @@ from dpp2.node.codec import encode
 from dpp2.partition import blocks, crossing
 from dpp2.prepared import PreparedRun
 from dpp2.studies.bench.benchmark import Bench, Benchmark, Note
-from dpp2.studies.bench.contenders import nodes, together
+from dpp2.studies.bench.contenders import Nodes, Process, nodes, together
 from dpp2.studies.bench.scale_numbers import HOSTS, EmbeddedRun, NodesRun, ScaleMeasured, exponent, planned, table
-from dpp2.studies.bench.scale_run import SETTINGS
+from dpp2.studies.bench.scale_run import SETTINGS, block_rounds
 from dpp2.studies.tables import TextTable
 from dpp2.topology import Graph
 
 _EMBEDDED = (1_000, 10_000, 100_000, 1_000_000)
-_OVER_NODES = tuple((agents, count) for agents in (1_000, 10_000, 100_000) for count in (2, 4))
-_ROUNDS, _REPETITIONS = 10, 3
+_MOST_OVER_NODES, _NODES = 100_000, (2, 4)
+_REPETITIONS = 5
 _PATIENCE = 300.0  # seconds for one run over nodes
 _NUMBER = 8  # bytes
 
@@ -39,11 +38,15 @@ _NUMBER = 8  # bytes
 class ScaleBenchmark(Benchmark[ScaleMeasured]):
     """Agents from a thousand to a million: rounds per second, memory, set-up, bytes on the wire."""
 
+    takes_sizes = True
+
     def measure(self, asked: Bench) -> ScaleMeasured:
-        runs = [_embedded(agents, asked.note) for agents in _EMBEDDED]
-        rates = {run.agents: run.rounds_per_second for run in runs}
-        over_nodes = [_over_nodes(agents, count, rates, asked.note) for agents, count in _OVER_NODES]
-        prepared = _prepared(max(_EMBEDDED))
+        sizes = asked.sizes or _EMBEDDED
+        runs = [_embedded(agents, asked.note) for agents in sizes]
+        over_nodes = [
+            _over_nodes(agents, count, asked.note) for agents in sizes if agents <= _MOST_OVER_NODES for count in _NODES
+        ]
+        prepared = _prepared(max(sizes))
         sent = rows_sent(prepared.graph, blocks(prepared.graph.agents, HOSTS))
         phases = len(prepared.experiment.algorithm.phases)
         busiest = int(sent.sum(axis=1).max()) * phases * _row_bytes(prepared)
@@ -70,18 +73,16 @@ def _prepared(agents: int) -> PreparedRun:
     return PreparedRun.of(Experiment.load(overrides=[*SETTINGS, f"network.agents={agents}"]))
 
 
-def _over_nodes(agents: int, count: int, rates: dict[int, float], note: Note) -> NodesRun:
+def _over_nodes(agents: int, count: int, note: Note) -> NodesRun:
     """A run that does not start, or not in time, is told as one."""
     note(f"{agents:,} agents on {count} nodes")
     prepared = _prepared(agents)
     try:
-        found = asyncio.run(asyncio.wait_for(_driven(prepared, count), _PATIENCE))
+        return asyncio.run(asyncio.wait_for(_driven(prepared, count), _PATIENCE))
     except TimeoutError:
         return NodesRun(agents, count, failure=f"no result within {_PATIENCE:.0f} s")
     except Exception as error:  # gRPC, a child that died: whatever it is, the other sizes are still measured
         return NodesRun(agents, count, failure=f"{type(error).__name__}: {str(error).splitlines()[0][:80]}")
-    of_embedded = found.rounds_per_second / rates[agents] if agents in rates else float("nan")
-    return replace(found, of_embedded=of_embedded)
 
 
 async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
@@ -89,7 +90,7 @@ async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
     async with nodes(prepared, together(agents, count)) as driven:
         await driven.block(1)
         ready = time.perf_counter() - began
-        per_round = median([await driven.block(_ROUNDS) / _ROUNDS for _ in range(_REPETITIONS)])
+        turns = await _turns(driven, agents)
         held = sum(used.resident for used in await driven.used())
     owner = blocks(agents, count)
     phases = prepared.experiment.algorithm.phases
@@ -97,11 +98,45 @@ async def _driven(prepared: PreparedRun, count: int) -> NodesRun:
         agents,
         count,
         setup_seconds=ready,
-        rounds_per_second=1 / per_round,
+        rounds_per_second=block_rounds(agents) / median(turn.nodes.seconds for turn in turns),
+        of_embedded=median(turn.embedded.seconds / turn.nodes.seconds for turn in turns),
+        cpu_of_embedded=median(turn.embedded.cpu / turn.nodes.cpu for turn in turns),
         bytes_per_agent=held / agents,
         frame_bytes=frame_bytes(prepared, owner),
         least_bytes=int(rows_sent(prepared.graph, owner).sum()) * len(phases) * _row_bytes(prepared),
     )
+
+
+class _Took(NamedTuple):
+    seconds: float
+    cpu: float
+
+
+class _Turn(NamedTuple):
+    nodes: _Took
+    embedded: _Took
+
+
+async def _turns(driven: Nodes, agents: int) -> list[_Turn]:
+    """Blocks of rounds, by turns over nodes and embedded: whatever else the machine does slows both down alike."""
+    rounds, module = block_rounds(agents), "dpp2.studies.bench.scale_run"
+    embedded = await Process.start(sys.executable, "-m", module, str(agents), "turns")
+    try:
+        await embedded.hear()
+        await embedded.ask("3")  # the first rounds take longer than others
+        turns = []
+        for _ in range(_REPETITIONS):
+            before = await _cpu(driven)
+            seconds = await driven.block(rounds)
+            over_nodes = _Took(seconds, await _cpu(driven) - before)
+            turns.append(_Turn(over_nodes, _Took(*await embedded.ask(str(rounds)))))
+        return turns
+    finally:
+        await embedded.end()
+
+
+async def _cpu(driven: Nodes) -> float:
+    return sum(used.cpu for used in await driven.used())
 
 
 def rows_sent(graph: Graph, owner: NDArray[np.int64]) -> NDArray[np.int64]:

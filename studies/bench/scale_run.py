@@ -1,7 +1,8 @@
 """One embedded run of the scale benchmark, in a process of its own so that its memory can be told.
 
 `python -m dpp2.studies.bench.scale_run AGENTS` prints one line of JSON: an `EmbeddedRun`. Set-up is all that
-`dpp2 run` does before round 0, ledgers included.
+`dpp2 run` does before round 0, ledgers included. With the word `turns` behind it, it only sets the agents up, and runs
+as many further rounds as each line on stdin says: a line of JSON tells what they took, for whoever takes turns with it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,19 @@ _ROUNDS = 1_000_000  # agents times rounds in one timing, about
 _REPETITIONS = 3
 
 
+def block_rounds(agents: int) -> int:
+    """So many rounds are timed at once: more of a small network."""
+    return min(max(3, _ROUNDS // agents), 100)
+
+
+def _prepared(agents: int) -> PreparedRun:
+    return PreparedRun.of(Experiment.load(overrides=[*SETTINGS, f"network.agents={agents}"]))
+
+
 def embedded(agents: int) -> EmbeddedRun:
     """Set up, some rounds, and settle: nothing is recorded."""
     before, began = _peak(), time.perf_counter()
-    prepared = PreparedRun.of(Experiment.load(overrides=[*SETTINGS, f"network.agents={agents}"]))
+    prepared = _prepared(agents)
     drawn = time.perf_counter()
     simulation = Simulation(prepared, record=False)
     hosted = time.perf_counter()
@@ -53,7 +63,7 @@ def embedded(agents: int) -> EmbeddedRun:
 
 def _timed(simulation: Simulation) -> float:
     """Seconds per round. The first repetition warms up, and the median forgets it."""
-    rounds = min(max(3, _ROUNDS // simulation.prepared.graph.agents), 100)
+    rounds = block_rounds(simulation.prepared.graph.agents)
     before = simulation.seconds
     simulation.advance(rounds)
     return (simulation.seconds - before) / rounds
@@ -65,5 +75,18 @@ def _peak() -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
+def in_turns(agents: int) -> None:
+    """Seconds, and seconds of CPU, of every block of rounds that is asked for."""
+    simulation = Simulation(_prepared(agents), record=False)
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        began, used = time.perf_counter(), time.process_time()
+        simulation.advance(int(line))
+        print(json.dumps([time.perf_counter() - began, time.process_time() - used]), flush=True)
+
+
 if __name__ == "__main__":
-    print(json.dumps(asdict(embedded(int(sys.argv[1])))))
+    if sys.argv[2:] == ["turns"]:
+        in_turns(int(sys.argv[1]))
+    else:
+        print(json.dumps(asdict(embedded(int(sys.argv[1])))))

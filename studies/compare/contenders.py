@@ -117,7 +117,7 @@ def methods(names: Sequence[str] | None = None) -> list[Method]:
     found = [_in_file(name) if ".py" in name else known.get(name) for name in names or known]
     for name, method in zip(names or (), found, strict=names is not None):
         if method is None:
-            raise UnknownName("--algorithms", name, name, list(known))
+            raise UnknownName("--algorithms", name, name, list(known), "FILE.py, or ")
     chosen = [method for method in found if method]
     if len({method.label for method in chosen}) < len(chosen):
         raise BadInput("--algorithms", ",".join(names or ()), "every name once")

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpp2.store.files import json_text, write_text
 from dpp2.studies.compare import pictures, verdicts
-from dpp2.studies.compare.claims import Document, Rankings, sentence
+from dpp2.studies.compare.claims import Document, Rankings, ranking_of, sentence
 from dpp2.studies.compare.comparison import Comparison, LeftOut, Result
 from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.tasks import DELTA, DataSet, Task
@@ -19,7 +19,8 @@ from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
 def write(made: Comparison, out: Path, command: str, other: Document | None = None) -> dict[str, Path]:
     """Everything, into a folder; the paths by what they hold. `other`: one with another seed, to hold it against."""
-    rankings, numbers = Rankings(made), document(made, Rankings(made), other)
+    rankings = Rankings(made, other)
+    numbers = document(made, rankings)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for data in made.plan.data:
         pictures.draw(made, data, out / "figures" / _picture(data))
@@ -58,7 +59,7 @@ def _standings(made: Comparison, rankings: Rankings) -> str:
         cells = {cell.epsilon: found.get(cell) for cell in made.plan.cells(task)}
         rows.append((task.title, *(_standing(cells.get(epsilon)) for epsilon in epsilons)))
     head = ("DPP²'s gap over the best other method's", *(f"ε = {epsilon:g}" for epsilon in epsilons))
-    return _markdown(head, rows) + "\n\nBold: the ranking is claimed, by the rule below."
+    return _markdown(head, rows) + "\n\nBold: the ranking is claimed, by the rule below. –: not compared at this ε."
 
 
 def _standing(one: verdicts.Standing | None) -> str:
@@ -80,7 +81,7 @@ def _method(made: Comparison, command: str) -> list[str]:
                 "A task is a data set, a start (zero, or a standard normal x⁰ that all methods share) and a kind of ε: "
                 f"pure, or (ε, δ_dp = {DELTA:g}). δ and M̄ are public and the same for everybody. In the second kind "
                 "Laplace noise is accounted by zCDP where that is less than its pure ε, which is an upper bound, and "
-                "Gaussian noise exactly; dpp3 and decor hold against any one colluding agent besides.",
+                "Gaussian noise exactly; dpp3 and decor also hold against any one colluding agent.",
                 _effort(plan),
                 "For every candidate the noise is scaled, by the method's own account, until its rounds spend just ε. "
                 "Of an (ε, δ_dp) the finite words of the sampler take their share, from Gaussian and Laplace noise "
@@ -91,7 +92,7 @@ def _method(made: Comparison, command: str) -> list[str]:
                 "References: stay; the best local step (no message, no ε); one noisy gradient each, averaged by "
                 "gossip; a curator who is trusted with every gradient and adds noise once; no privacy.",
                 "Tuning and reporting share no random numbers. `dpp2 compare mine.toml` does the same on a problem of "
-                "your own, `--algorithms dpp2,mine.py` with a method of your own (docs/python.md).",
+                "your own, `--algorithms dpp2,mine.py` with a method of your own ([python.md](python.md)).",
             )
         ),
         "What of the paper's own figures and of its Table I reproduces is in [reproduced.md](reproduced.md).",
@@ -164,9 +165,9 @@ def _left_out(found: Sequence[LeftOut]) -> str:
     )
 
 
-def document(made: Comparison, rankings: Rankings, other: Document | None = None) -> dict[str, object]:
+def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
     """What `--json` prints and compare.json holds."""
-    plan = made.plan
+    plan, other = made.plan, rankings.other
     found: dict[str, object] = {
         "answer": verdicts.answer(made, rankings),
         "concluded": verdicts.may_conclude(made, rankings),
@@ -184,12 +185,9 @@ def document(made: Comparison, rankings: Rankings, other: Document | None = None
         },
         "cpu_seconds": made.seconds,
         "results": [_result(one) for one in made.results],
-        "rankings": [
-            _where(one.cell.task)
-            | {"epsilon": one.cell.epsilon, "better": one.better, "worse": one.worse}
-            | {"factor": one.factor, "p": one.p}
-            for one in rankings.claimed.values()
-        ],
+        "standing": verdicts.standing(made, rankings),
+        "rankings": [ranking_of(one) for one in rankings.claimed.values()],
+        "withdrawn": [ranking_of(one) for one in rankings.withdrawn],
         "left_out": [_where(one.task) | {"method": one.label, "reason": one.reason} for one in made.left_out],
     }
     return found | ({"agreement": sentence(found, other)} if other else {})

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment
 from dpp2.experiment import Tables
+from dpp2.shipped import experiment_file
 
 Start = Literal["zero", "normal"]
 STARTS: tuple[Start, ...] = ("zero", "normal")
@@ -133,4 +134,4 @@ def of_files(files: Sequence[Path], load: Callable[[Path], Experiment]) -> list[
 def _named(path: Path, load: Callable[[Path], Experiment]) -> list[DataSet]:
     if str(path) in BUNDLED and not path.exists():
         return bundled([str(path)])
-    return [DataSet.of(path.stem, f"the problem of {path.name}", load(path))]
+    return [DataSet.of(path.stem, f"the problem of {path.name}", load(experiment_file(path, BUNDLED)))]

@@ -61,6 +61,21 @@ def _standing(cell: Cell, results: Sequence[Result], own: Result, best: Result, 
     return Standing(cell, own, best, lower, higher, beats, min((typical(one) for one in free), default=math.nan))
 
 
+def standing(made: Comparison, rankings: Rankings) -> dict[str, object] | None:
+    """The counts of `answer`, for whoever holds another comparison against this one."""
+    found = standings(made, rankings)
+    if not found:
+        return None
+    factors = [one.factor for one in found]
+    return {
+        "cells": len(found),
+        "lower": sum(1 for one in found if one.lower),
+        "useful": sum(1 for one in found if one.beats_free),
+        "factors": [min(factors), float(np.median(factors)), max(factors)],
+        "best": dict(Counter(one.best.label for one in found)),
+    }
+
+
 def answer(made: Comparison, rankings: Rankings) -> str:
     """The first paragraph: where is DPP² good, where not, by how much, and why."""
     found = standings(made, rankings)
@@ -75,7 +90,7 @@ def answer(made: Comparison, rankings: Rankings) -> str:
         f"**Where is DPP² good, and where not?** Given the better of its two variants (τ = 0 as in the paper, or τ "
         f"searched) and compared in {len(found)} cells (data set, start, kind of ε, ε): it ends below what costs no ε "
         f"at all (staying, or one local step) by the rule below in {len(useful)} of them{_where(useful)}. Some other "
-        f"method ends lower by that rule in {len(bad)}. Useful, and above nobody by that rule, it is "
+        f"method ends lower by that rule in {len(bad)}. It is useful, and above no other method by that rule, "
         f"in {len(good) or 'none'}{_where(good)}.",
         f"Its gap is {_spread(factors)} times that of the best other method"
         + (f", most at {_named(most.cell)} ({_both(most)})" if most else "")
@@ -151,7 +166,7 @@ def may_not_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         "How to run a method on private data: tuning looks at the data, which no ε covers.",
         "ε = 100 and 1000 are no protection that anybody should rely on; they are here because the paper's method "
         "needs them. Beside a pure ε a sampler with finite words leaves a δ_dp, which grows with what one message "
-        "must hide (docs/privacy.md).",
+        "must hide ([privacy.md](privacy.md)).",
         "No published code was compared with. Which equations are textbook, which are reconstructed and which are "
         "stand-ins for a class of methods is said at the top of each file in `dpp2/algorithms/`. eDP-TN is missing: "
         "its equations could not be found.",
@@ -169,8 +184,8 @@ def _missed(rankings: Rankings) -> list[str]:
     return [
         f"That a search is perfect: DPP² with τ open contains DPP² with τ = 0, and yet ends higher in {len(above)} "
         f"of {len(factors)} cells, by a factor of {figure(float(np.median(above)))} in the median and "
-        f"{figure(max(above))} at most. A search misses so much, more with many settings (DPP² has 6 or 7) than with "
-        "few. That counts as luck, too."
+        f"{figure(max(above))} at most. A search can miss that much, and more with many settings (DPP² has 6 or 7) "
+        "than with few. That counts as luck, too."
     ]
 
 

@@ -7,7 +7,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from dpp2 import Experiment
+from dpp2 import BadInput, Experiment
+from dpp2.orchestrator.cli.bench import bench
 from dpp2.partition import blocks
 from dpp2.prepared import PreparedRun
 from dpp2.studies.bench import scale
@@ -66,7 +67,8 @@ def test_the_paper_plan_names_what_saturates_first() -> None:
 def test_the_whole_benchmark_on_small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that cannot run are told, and the rest is measured nevertheless."""
     monkeypatch.setattr(scale, "_EMBEDDED", (100, 200))
-    monkeypatch.setattr(scale, "_OVER_NODES", ((100, 2),))
+    monkeypatch.setattr(scale, "_NODES", (2,))
+    monkeypatch.setattr(scale, "_MOST_OVER_NODES", 100)
     monkeypatch.setattr(scale, "together", lambda agents, count: [[[0]]])  # and nobody hosts the others
     measured = scale.SCALE.measure(Bench())
     assert [run.agents for run in measured.embedded] == [100, 200]
@@ -77,8 +79,28 @@ def test_the_whole_benchmark_on_small_sizes(monkeypatch: pytest.MonkeyPatch) -> 
     assert asdict(measured)["embedded"][0]["agents"] == 100
 
 
-def test_nodes_are_measured_beside_the_embedded_run() -> None:
-    found = scale._over_nodes(40, 2, {40: 100.0}, lambda what: None)
+def test_nodes_are_measured_in_turns_with_the_embedded_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "block_rounds", lambda agents: 4)
+    found = scale._over_nodes(40, 2, lambda what: None)
     assert found.failure is None
-    assert found.of_embedded == pytest.approx(found.rounds_per_second / 100)
+    assert found.rounds_per_second > 0
+    assert found.of_embedded > 0
+    assert 0 < found.cpu_of_embedded < 1  # forty agents take no time, and frames do
     assert found.frame_bytes > found.least_bytes > 0
+
+
+def test_single_sizes_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes that are too large for nodes are measured embedded alone."""
+    monkeypatch.setattr(scale, "_MOST_OVER_NODES", 99)
+    measured = scale.SCALE.measure(Bench(sizes=(100,)))
+    assert [run.agents for run in measured.embedded] == [100]
+    assert not measured.nodes
+    assert any(row[0].startswith("on paper: 100 agents") for row in scale.SCALE.table(measured).rows)
+
+
+@pytest.mark.parametrize("sizes", ["", "10", "1e5", "1000,", "2000000"])
+def test_sizes_that_are_none_are_refused(sizes: str) -> None:
+    with pytest.raises(BadInput, match=r"--agents.*whole numbers from 100 to 1,000,000"):
+        bench("scale", agents=sizes)
+    with pytest.raises(BadInput, match=r"only the scale benchmark takes sizes"):
+        bench("core", agents="1000")

@@ -386,7 +386,8 @@ def test_names_of_lines_do_not_overlap() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--algorithms", "dpp9"], "--algorithms = 'dpp9': expected one of"),
+        (["--algorithms", "dpp9"], "--algorithms = 'dpp9': expected FILE.py, or one of"),
+        (["digit"], "FILE = 'digit': expected a file, or one of breast-cancer, counterexample, damped, digits,"),
         (["--algorithms", "nowhere.py"], "algorithm.path = "),
         (["nowhere.toml"], "FILE = 'nowhere.toml': expected a readable TOML file"),
         (["--algorithms", "dgd,dgd"], "--algorithms = 'dgd,dgd': expected every name once"),

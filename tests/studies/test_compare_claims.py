@@ -126,9 +126,19 @@ def test_two_comparisons_disagree_where_a_claim_is_turned_round() -> None:
     other = document(made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6)), 2)
     assert (agreement(one, same).claimed, agreement(one, same).shared, agreement(one, same).turned) == (1, 1, ())
     assert [(turned["better"], turned["worse"]) for turned in agreement(one, other).turned] == [("dmsp", "dpp2")]
-    assert "seed 2" in sentence(one, other)
-    assert "turns round 1 of the 1 rankings that this page claims: dmsp below dpp2 (small, zero" in sentence(one, other)
-    assert "turns round none of the 1 rankings" in sentence(one, same)
+    assert "seed 2" in sentence(one, same)
+    assert "turns round none of the 1 rankings that the rule gives here. This page" in sentence(one, same)
+    assert "times (median 7) that of the best other method, which is dmsp in 1 of 1 cells" in sentence(one, same)
+
+
+def test_what_another_comparison_turns_round_is_withdrawn_and_counted() -> None:
+    rankings = made(drawn(METHODS[0], 40.0, 1), drawn(METHODS[1], 1.0, 2))
+    other = document(made(drawn(METHODS[0], 1.0, 5), drawn(METHODS[1], 9.0, 6)), 2)
+    assert len(rankings.claimed) == 1
+    held = Rankings(rankings.made, other)
+    assert (held.claimed, [(one.better, one.worse) for one in held.withdrawn]) == ({}, [("dmsp", "dpp2")])
+    said = sentence(document(held, 1), other)
+    assert "turns round 1 of the 1 rankings that the rule gives here (they are not claimed): dmsp below dpp2" in said
 
 
 def test_a_run_that_got_lost_turns_its_ranking_round() -> None:

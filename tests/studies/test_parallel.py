@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -184,3 +184,52 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+_AT_WORK = """
+import os, sys, time
+from dpp2.studies.parallel import fan_out
+from pathlib import Path
+
+def work(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    told = []
+    try:
+        fan_out(work, [sys.argv[1]] * 4, executor="processes:2", finished=lambda done, total: told.append(done))
+    except KeyboardInterrupt:
+        print(f"stopped, {len(told)} done", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("begun", "sent"), [(0, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGKILL)])
+def test_whoever_is_stopped_leaves_no_process_behind(begun: int, sent: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C comes to every process of a terminal, a kill to the first alone."""
+    (tmp_path / "at_work.py").write_text(_AT_WORK)
+    (notes := tmp_path / "notes").mkdir()
+    words = [sys.executable, str(tmp_path / "at_work.py"), str(notes)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        until = time.monotonic() + 60
+        while len(_members(process.pid)) < 4 or len(list(notes.iterdir())) < begun:  # it, the tracker and two workers
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.killpg(process.pid, sent) if sent == signal.SIGINT else process.kill()
+        said, complained = process.communicate(timeout=30)
+    if sent == signal.SIGINT:
+        assert (said, complained) == (b"stopped, 0 done\n", b"")
+    until = time.monotonic() + 10
+    while _members(process.pid):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def _members(group: int) -> list[int]:
+    """Processes of a group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            state, _, belongs = stat.read_text().rpartition(")")[2].split()[:3]
+            found += [int(stat.parent.name)] * (int(belongs) == group and state != "Z")
+    return found

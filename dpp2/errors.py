@@ -55,7 +55,7 @@ class UnknownName(BadInput):
     def __init__(self, field: str, value: Any, name: Any, known: list[str], kind: str = "") -> None:
         near = get_close_matches(str(name), known, n=1)
         suggestion = f" (did you mean {near[0]!r}?)" if near else ""
-        super().__init__(field, value, f"{kind}one of {', '.join(sorted(known))}{suggestion}")
+        super().__init__(field, value, f"{kind}one of {', '.join(sorted(set(known)))}{suggestion}")
 
 
 def _made_again(cls: type[BadInput], field: str, value: Any, accepted: str) -> BadInput:

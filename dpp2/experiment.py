@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Never
 
 from pydantic import Field
 
@@ -34,7 +34,7 @@ Tables = dict[str, Table]
 
 _NO_FILE = ("normal", "zero")  # starting points that are drawn or nothing
 # Not part of what a run IS: a resumed run may go on longer, or elsewhere, and its noise must not change.
-_NOT_IN_DIGEST = ("rounds", "transport", "telemetry")
+_NOT_IN_DIGEST = ("rounds", "transport", "telemetry", "records")
 
 
 # Beyond it a run has diverged, or a neighbour wants us to compute where rounding is all that is left (2⁵¹ is there).
@@ -61,6 +61,9 @@ class RunSection(Section):
         description=" or ".join(f'"{name}"' for name in TRANSPORTS),
     )
     telemetry: Literal["full", "none"] = Field("full", description='"full" (records x, grad, w, e) or "none"')
+    records: Literal["auto", "npz", "zarr", "none"] = Field(
+        "auto", description='"npz", "zarr" (a chunk at a time), "auto" (zarr above 1 GiB) or "none"'
+    )
     start: str = Field("normal", min_length=1, description='"normal", "zero" or the path of a file with x⁰')
     largest_value: float | None = Field(
         None, gt=0, description="a number > 0, which nothing that is sent may exceed (default: 2^40)"
@@ -98,8 +101,10 @@ class Experiment:
         algorithm: AlgorithmSection | SomeTable | None = None,
         noise: NoiseSection | SomeTable | None = None,
         privacy: PrivacySection | SomeTable | None = None,
+        **unknown: Never,
     ) -> None:
         """Tables are checked against the schema; each kind brings its own defaults."""
+        _check_sections(unknown)
         method = _made(
             "algorithm", algorithm, AlgorithmSection, lambda t: parse_kind("algorithm", "name", ALGORITHMS, t)
         )
@@ -123,7 +128,7 @@ class Experiment:
     ) -> Experiment:
         """From a TOML file, or a shipped experiment by its name (none: the paper's), with overrides on top.
 
-        Overrides are "section.key=value" strings, the value being TOML or a bare word, or a mapping
+        Overrides are "section.key=value" strings (or one), the value being TOML or a bare word, or a mapping
         {"section.key": value}. One that picks another kind (algorithm.name, network.topology, problem.name) drops what
         the file says of the old kind alone; `note` hears of it.
         """
@@ -139,10 +144,6 @@ class Experiment:
     @classmethod
     def parse(cls, tables: Mapping[str, Any]) -> Experiment:
         """From tables by name, as a TOML file has them."""
-        known = [field.name for field in fields(cls)]
-        for name in tables:
-            if name not in known:
-                raise UnknownName("section", name, name, known)
         return cls(**tables)
 
     def replace(
@@ -155,12 +156,14 @@ class Experiment:
         algorithm: AlgorithmSection | SomeTable | None = None,
         noise: NoiseSection | SomeTable | None = None,
         privacy: PrivacySection | SomeTable | None = None,
+        **unknown: Never,
     ) -> Experiment:
         """A copy with some settings changed; overrides are as for `load`, and another kind drops the old one's keys.
 
         >>> Experiment().replace(["algorithm.name=dgd"], run={"rounds": 20}).run.rounds
         20
         """
+        _check_sections(unknown)
         given = _tabled(overrides)
         sections = (run, network, problem, algorithm, noise, privacy)
         for field, section in zip(fields(self), sections, strict=True):
@@ -290,10 +293,16 @@ def _read(path: Path) -> Tables:
     return tables
 
 
+def _check_sections(unknown: Iterable[str]) -> None:
+    for name in unknown:
+        raise UnknownName("section", name, name, [field.name for field in fields(Experiment)])
+
+
 def _tabled(overrides: Iterable[str] | Mapping[str, Any]) -> Tables:
     """Overrides as tables."""
     tables: Tables = {}
-    for name, value in overrides.items() if isinstance(overrides, Mapping) else map(_parse_override, overrides):
+    listed = [overrides] if isinstance(overrides, str) else overrides
+    for name, value in listed.items() if isinstance(listed, Mapping) else map(_parse_override, listed):
         section, dot, key = name.partition(".")
         if not dot or not key:
             raise _no_section(name)

@@ -21,6 +21,6 @@ def frame(metrics: Records, library: str) -> Any:
     try:
         found = import_module(library)
     except ImportError:
-        raise BadInput("library", library, f"it installed, as by pip install 'dpp2[{library}]'") from None
+        raise BadInput("library", library, f"a library that is installed: pip install {library}") from None
     columns = {name: column.astype(np.int64) if name in _WHOLE else column.copy() for name, column in metrics.items()}
     return found.DataFrame(columns)

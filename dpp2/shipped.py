@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpp2.errors import UnknownName
@@ -15,12 +15,15 @@ def shipped_experiments() -> Mapping[str, Path]:
     return {path.stem: path for path in sorted(_FOLDER.glob("*.toml"))}
 
 
-def experiment_file(name: str | Path) -> Path:
-    """A file that is there, or the shipped experiment of this name. What looks like a path is taken for one."""
+def experiment_file(name: str | Path, also: Iterable[str] = ()) -> Path:
+    """A file that is there, or the shipped experiment of this name. What looks like a path is taken for one.
+
+    `also`: what else the user could have named, for the refusal.
+    """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) != 1:
         return path
     known = shipped_experiments()
     if path.name not in known:
-        raise UnknownName("FILE", str(name), path.name, list(known), "a file, or ")
+        raise UnknownName("FILE", str(name), path.name, [*known, *also], "a file, or ")
     return known[path.name]

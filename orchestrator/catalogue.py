@@ -22,7 +22,7 @@ from dpp2.changed_kinds import KINDS
 from dpp2.errors import BadInput, UnknownName
 from dpp2.orchestrator.meanings import MEANINGS
 from dpp2.schema import Registry, Section, keys_of
-from dpp2.section_keys import SECTIONS, section_kinds
+from dpp2.section_keys import SECTIONS, full_name, section_kinds
 from dpp2.shipped import shipped_experiments
 
 
@@ -96,6 +96,8 @@ LISTS: Mapping[str, Callable[[], Iterator[Entry]]] = {
 def explained(name: str) -> Explanation:
     """A section ("network"), a key ("network.agents") or a kind's key."""
     section, _, key = name.partition(".")
+    if not key and section not in SECTIONS and (meant := full_name(section)):
+        return explained(meant)
     if section not in SECTIONS:
         raise UnknownName("KEY", name, section, list(SECTIONS), "a section or section.key: ")
     classes = dict(section_kinds(section))

@@ -121,8 +121,20 @@ class Drive:
         if not seen.here:
             reason = f" ({seen.trouble})" if seen.trouble else ""
             return f"has gone{reason}" if seen.prepared else f"is not there yet{reason}"
-        silent = time.monotonic() - seen.heard > _SILENT_SECONDS and self._prepared.is_set()
-        return "does not answer: it is busy, paused or cut off" if silent else ""
+        return "does not answer: it is busy, paused or cut off" if self._silent(seen) else ""
+
+    def _silent(self, seen: NodeStatus) -> bool:
+        return time.monotonic() - seen.heard > _SILENT_SECONDS and self._prepared.is_set()
+
+    def waited_for(self) -> set[int]:
+        """Nodes that do not answer; if all do, those whose rows are missing where everything hangs.
+
+        A node that has come further has sent its rows: whoever still names it has said so before they arrived.
+        """
+        silent = {node for node, seen in self.seen.items() if seen.here and not seen.finished and self._silent(seen)}
+        late = set(self.late())
+        named = [node for node in self.seen if late.intersection(self._agents(node))]
+        return silent or {node for node in named if self.seen[node].round <= self.round}
 
     def stuck(self) -> str:
         """Who waits for whom, in one sentence, if nothing has moved for a while; empty otherwise."""

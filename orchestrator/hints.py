@@ -1,4 +1,4 @@
-"""What somebody may have meant who typed an option that a command does not have."""
+"""Sentences for words that a command cannot take: what somebody may have meant, what is missing, what is too much."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 import typer
 import typer.main
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from dpp2 import BadInput
 from dpp2.section_keys import full_name
 
 _ALSO = {"epsilon": "privacy.budget", "steps": "run.rounds", "iterations": "run.rounds", "nodes": "network.agents"}
 _HELP = " (--help shows what is accepted)"
+_TYPES = {"int": "a whole number", "list[int]": "a whole number", "float": "a number"}
+_EXTRA = "Got unexpected extra argument"  # as Typer says it
 _NEAR = 0.7  # how alike two names must be; "--rounds" is not a slip of the finger for "--out"
 
 
@@ -28,6 +32,42 @@ def unknown_option(error: TyperException, app: typer.Typer, words: Sequence[str]
         return None
     command = context.command_path.removeprefix("dpp2 ")
     return f"{command} has no option {option}{next(_meant(option, context, app, words), _HELP)}"
+
+
+def wrong_value(error: TyperException) -> str | None:
+    """The sentence for a parameter that is missing, cannot be read or is too much; None for any other mistake."""
+    param, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    if context is None:
+        return None
+    command = context.command_path.removeprefix("dpp2 ")
+    if param is not None and hasattr(error, "param_type"):
+        return f"{command} needs {_called(param)}: {_beginning_small(getattr(param, 'help', ''))}"
+    if param is not None and isinstance(error.__context__, ValidationError) and param.bare_type() in _TYPES:
+        typed = error.__context__.errors()[0]["input"]
+        return str(BadInput(_name(param), typed, _TYPES[param.bare_type()]))
+    if param is None and error.message.startswith(_EXTRA):
+        taken = [_name(each) for each in context.command.params if each.param_type_name == "argument"]
+        extra = error.message.removeprefix(_EXTRA).partition("(")[2].rpartition("(")[2].rstrip(")")
+        return f"{extra!r} is too much: {command} takes {' '.join(taken) or 'options only'}{_HELP}"
+    return None
+
+
+def _called(param: Any) -> str:
+    name = _name(param)
+    return f"{name} {param.metavar}" if name.startswith("-") else name
+
+
+def _name(param: Any) -> str:
+    return str(param.metavar if param.param_type_name == "argument" else max(param.opts, key=len))
+
+
+def _beginning_small(text: str) -> str:
+    """A help text as the end of a sentence.
+
+    >>> _beginning_small("The experiment (TOML).")
+    'the experiment (TOML)'
+    """
+    return f"{text[:1].lower()}{text[1:].rstrip('.')}"
 
 
 def _meant(option: str, context: Any, app: typer.Typer, words: Sequence[str]) -> Iterator[str]:

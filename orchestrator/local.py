@@ -12,7 +12,7 @@ from typing import Protocol
 from dpp2 import Experiment
 from dpp2.graph_files import matrix_of
 from dpp2.node.cluster import Cluster
-from dpp2.node.keyring import folder_of_keys, write_key
+from dpp2.node.keyring import folder_of_keys, key_files, write_key
 from dpp2.node.ranges import ranges_text
 from dpp2.node.tls import ORCHESTRATOR, Identity
 from dpp2.orchestrator import certs
@@ -145,8 +145,8 @@ class LocalCluster:
         secrets = self._prepared.secrets
         keys: dict[Path, bytes] = {}
         for node, group in self._groups.items():
-            paths = [folder_of_keys(self._home(node)) / f"agent-{agent}.key" for agent in group]
-            keys |= dict(zip(paths, secrets.agent_keys(group), strict=True))
+            own = dict(zip(group, secrets.agent_keys(group), strict=True))
+            keys |= key_files(folder_of_keys(self._home(node)), own)
         return keys | {self._folder / "eta.key": secrets.eta}
 
     def _home(self, node: int) -> Path:

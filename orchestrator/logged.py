@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _POINTS = 25  # rounds whose metrics are in one line
 _POINTS_AT_THE_END = 400
+_LATE_SECONDS = 1.0  # for which a node is waited for before it is called late
 _METRICS = ("round", "gap", "consensus", "stationarity")
 
 
@@ -88,9 +89,19 @@ class LoggedMetrics:
 class LoggedDrive:
     """Looks at a drive whenever something was heard: rounds, bytes, and who goes, comes back or turns frames away."""
 
-    def __init__(self, log: EventLog, prepared: PreparedRun, rounds: int, *, tls: bool, tap: str = "") -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        prepared: PreparedRun,
+        rounds: int,
+        *,
+        tls: bool,
+        tap: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log, self._prepared, self._rounds, self._tls, self._tap = log, prepared, rounds, tls, tap
-        self._began = time.monotonic()
+        self._clock, self._began = clock, clock()
+        self._waited: dict[int, float] = {}  # nodes that others wait for, and since when
         self._drive: Drive | None = None
         self._states: dict[int, str] = {}
         self._refused: dict[int, int] = {}
@@ -107,11 +118,11 @@ class LoggedDrive:
             self._tell(drive)
 
     def _tell(self, drive: Drive) -> None:
-        late = set(drive.late()) if all(seen.prepared for seen in drive.seen.values()) else set()
+        late = self._late(drive)
         nodes = [NodeState(n, one.round, self._state(n, one, late), one.bytes, one.refused) for n, one in _all(drive)]
         for happened in self._happened(drive, nodes):
             self._log.add(happened)
-        seconds = time.monotonic() - self._began
+        seconds = self._clock() - self._began
         self._log.add(Rounds(drive.round, seconds, sum(node.bytes for node in nodes), nodes=nodes))
         self._states = {node.node: node.state for node in nodes}
 
@@ -120,6 +131,14 @@ class LoggedDrive:
         if self._drive is not None:
             self._tell(self._drive)
         self._log.add(Ended(self._drive.round if self._drive else 0, how, text))
+
+    def _late(self, drive: Drive) -> set[int]:
+        """Nodes that the others have waited for all this while. At any moment somebody waits for somebody."""
+        if not all(seen.prepared for seen in drive.seen.values()):
+            return set()
+        now = self._clock()
+        self._waited = {node: self._waited.get(node, now) for node in drive.waited_for()}
+        return {node for node, since in self._waited.items() if now - since >= _LATE_SECONDS}
 
     def _state(self, node: int, seen: NodeStatus, late: set[int]) -> str:
         if seen.finished:
@@ -133,7 +152,7 @@ class LoggedDrive:
             before, seen = self._states.get(node.node), drive.seen[node.node]
             if node.state == "gone" and before != "gone":
                 yield Happened(drive.round, "gone", f"node {node.node} has gone in round {node.round} ({seen.trouble})")
-            elif before == "gone":
+            elif before == "gone" and node.state != "gone":
                 back = f" and is back in round {node.round}" if node.round < seen.most else ""
                 yield Happened(drive.round, "back", f"node {node.node} has come back{back}")
             if node.refused > self._refused.get(node.node, 0):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from dpp2.orchestrator.notes import grouped
 from dpp2.store.files import json_text
 
 Show = Callable[[int, int, str], None]  # done so far, of how many, a note
@@ -44,8 +45,8 @@ def print_table(
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Each once; whoever calls puts what matters most last, where it is read."""
-    for note in dict.fromkeys(notes):
+    """In as few lines as they need; what matters most comes last, where it is read."""
+    for note in grouped(notes):
         errors.print(f"note: {note}")
 
 
@@ -75,19 +76,17 @@ def _bar(what: str) -> Iterator[Show]:
 def _heartbeat(what: str) -> Iterator[Show]:
     """From a thread of its own: what takes long may not report for a while."""
     began, ended, first = time.monotonic(), Event(), list[tuple[float, int]]()
-    state: list[tuple[str, float | None]] = [(_PREPARING, None)]  # since when, where nobody can say how long it takes
+    state: list[tuple[str, float | None, float]] = [(_PREPARING, None, began)]  # seconds left, said when
 
     def show(done: int, total: int, note: str) -> None:
         now = time.monotonic()
         first.append((now, done)) if not first else None
         left = _left(*first[0], done, total)
-        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}{left}", None if left else now
+        state[0] = f"{done:,} of {total:,}{f', {note}' if note else ''}", left, now
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
-            (doing, since), now = state[0], time.monotonic()
-            standing = "" if since is None or now - since < _STANDING_SECONDS else f" for {now - since:.0f} s"
-            errors.print(f"{what}: {doing}{standing} ({now - began:.0f} s)")
+            errors.print(f"{what}: {_standing(*state[0], began)}")
 
     thread = Thread(target=beat, daemon=True)
     thread.start()
@@ -98,12 +97,21 @@ def _heartbeat(what: str) -> Iterator[Show]:
         thread.join()
 
 
-def _left(began: float, before: int, done: int, total: int) -> str:
+def _standing(doing: str, left: float | None, said: float, began: float) -> str:
+    """A line of the heartbeat. Time that was left when something was last heard has gone on since."""
+    now = time.monotonic()
+    silent, total = now - said, f" ({now - began:.0f} s)"
+    if left is not None and left > silent:
+        seconds = left - silent
+        return f"{doing}, about {f'{seconds:.0f} s' if seconds < 100 else f'{seconds / 60:.0f} min'} left{total}"
+    return f"{doing}{f' for {silent:.0f} s' if silent >= _STANDING_SECONDS and doing != _PREPARING else ''}{total}"
+
+
+def _left(began: float, before: int, done: int, total: int) -> float | None:
     """The time that the rest takes if it goes on like this; what was done before the beginning says nothing of it."""
     if not before < done < total:
-        return ""
-    seconds = (time.monotonic() - began) * (total - done) / (done - before)
-    return f", about {seconds:.0f} s left" if seconds < 100 else f", about {seconds / 60:.0f} min left"
+        return None
+    return (time.monotonic() - began) * (total - done) / (done - before)
 
 
 def waiting(agents: list[int]) -> str:

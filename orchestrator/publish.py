@@ -45,7 +45,7 @@ def publish(run: Path) -> Published:
 
 def _publish(run: Path, directory: RunDirectory) -> Published:
     experiment = Experiment.load(run / "experiment.toml")
-    simulation = Simulation(PreparedRun.of(experiment, directory.secrets(experiment)))
+    simulation = Simulation(PreparedRun.of(experiment, directory.secrets(experiment)), record=False)
     try:
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
     except BadInput as refusal:  # it speaks of --resume

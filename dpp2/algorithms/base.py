@@ -344,6 +344,16 @@ class AlgorithmSection(Section):
         return self
 
     @property
+    def own_name(self) -> str:
+        """As reports call it."""
+        return self.name
+
+    @property
+    def account_in_words(self) -> str:
+        """Whose ε it is."""
+        return "the exact account"
+
+    @property
     def tier_one(self) -> bool | None:
         """Whether messages are mixed through a secret η; None for an algorithm that has no such thing."""
         return None
@@ -362,7 +372,7 @@ class AlgorithmSection(Section):
 
     def worst_pair(self, releases: Sequence[Releases]) -> Sequence[Dpp2Releases] | Unsupported:
         """The releases for which a worst pair of objectives is known: those that the distinguishing game plays."""
-        return Unsupported(f"the worst pair of objectives is known for dpp2 only, and {self.name} was run")
+        return Unsupported(f"no worst pair of objectives is known for {self.own_name}")
 
     def planner(self) -> Planner:
         """Who plans this algorithm's settings for a budget: unless it has another, whoever knows `planner_model`."""

@@ -27,8 +27,8 @@ NO_PROTECTION, TIER_ONE, TIER_TWO, BOTH_TIERS, BOTH_DAMPED = (
     "no protection",
     "tier one",
     "tier two",
-    "both",
-    "both damped",
+    "both tiers",
+    "both tiers damped",
 )
 
 

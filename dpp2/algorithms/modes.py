@@ -108,13 +108,14 @@ def instability(x: Array, gradient: Gradient, P: Matrix, step: StepParameters, k
         found = explain(mode, step, k)
     if found.cause in _REPAIRABLE and x.size <= _FEW_NUMBERS:
         works = working_steps(x, gradient, P, step, mode)
-        said = f"; stable here is {step.changes(works)}" if works else ""
+        said = f"; try {step.changes(works)}" if works else ""
         found = replace(found, explanation=found.explanation + said)
     return found
 
 
 def working_steps(x: Array, gradient: Gradient, P: Matrix, step: StepParameters, mode: Mode) -> StepParameters | None:
-    """Steps under which no mode at x grows: enough damping for this one, then what is too large halved until it is so.
+    """Steps under which no mode grows, neither at x nor at 0: enough damping for this one, then what is too large is
+    halved until it is so. A run that diverged is far away, where a loss may be flat; it begins again near 0.
 
     That is ρ where it outweighs the curvature, since a small α would make the whole run slow; otherwise α and β.
     """
@@ -122,7 +123,8 @@ def working_steps(x: Array, gradient: Gradient, P: Matrix, step: StepParameters,
     if not mode.consensus and lacking > 0:
         step = replace(step, damping=_rounded_up(_MARGIN * -mode.curvature / (step.rho * mode.eigenvalue)))
     for _ in range(_HALVINGS):
-        mode = fastest_mode(x, gradient, P, step)
+        found = [fastest_mode(at, gradient, P, step) for at in (x, np.zeros_like(x))]
+        mode = max(found, key=lambda one: one.growth(step))
         if mode.growth(step) <= _STABLE:
             return step
         if lacking <= 0 and step.rho * mode.eigenvalue > _OUTWEIGHS * abs(mode.curvature):

@@ -132,9 +132,17 @@ class FileSection(AlgorithmSection):
         """The method's own, as they are set."""
         return {name: getattr(self, name) for name in self.method.parameters}
 
+    @property
+    def own_name(self) -> str:
+        return self.source.method.name if self.source else self.name
+
+    @property
+    def account_in_words(self) -> str:
+        return f"the account that {self.own_name} brings along, which nothing here has proved"
+
     def remarks(self, experiment: Experiment) -> Iterable[str]:
         if self.source and self.source.method.accounted:
-            yield f"ε rests on the account that {self.source.method.name} brings along, which nothing here has proved"
+            yield f"ε rests on the account that {self.own_name} brings along, which nothing here has proved"
 
     def only_here(self) -> str | None:
         if Path(self.path).is_file():

@@ -48,9 +48,7 @@ class Note:
 
 
 _ORDINARY = 1.0  # a size that values may well have
-_WATCHED = Note(
-    "divergence", "the divergence watch stopped the run: it looks at all agents' values, so when it did is outside ε"
-)
+_WATCHED = Note("divergence", "when the divergence watch stopped the run is outside ε: it looks at all agents' values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +77,11 @@ class Account:
         if isinstance(built, Unsupported):
             return cls((), built, section.budget, remarks)
         enough = known.all() or not algorithm.needs_smoothness
-        outside = None if enough else Unsupported("no bound M_i is known: declare privacy.smoothness")
-        return cls(tuple(built), outside, section.budget, remarks)
+        if enough:
+            return cls(tuple(built), None, section.budget, remarks)
+        missing = Unsupported("no bound M_i is known: declare privacy.smoothness")
+        left = tuple(note for note in remarks if note.kind != "smoothness")  # which speaks of an M_i that is known
+        return cls(tuple(built), missing, section.budget, left)
 
     @property
     def notes(self) -> tuple[str, ...]:

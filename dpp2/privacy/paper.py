@@ -141,10 +141,11 @@ def _claim(log_value: float, source: str) -> PaperEpsilon:
 
 
 def _outside_theorem_3(m: Dpp2Releases, M: float) -> Unsupported | None:
+    """Why not, in words that follow "the paper's Theorem 3 …"."""
     if not 0 <= m.alpha * M < 1:
-        return Unsupported(f"the paper's Theorem 3 needs αM̄ < 1, and αM̄ = {m.alpha * M:g}")
+        return Unsupported(f"it needs αM̄ < 1, and αM̄ = {m.alpha * M:g}")
     if m.u_e == 0 or m.u_w == 0 or m.decay == 0:
-        return Unsupported("the paper's Theorem 3 needs u_e, u_w and the decay above 0")
+        return Unsupported("it needs u_e, u_w and the decay above 0")
     if m.start_adjacency > 0:
-        return Unsupported("the paper's Theorem 3 starts both runs at one x^0")
+        return Unsupported("it starts both runs at one x^0")
     return None

@@ -209,5 +209,5 @@ def _laplace() -> Any:
     try:
         from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
     except ImportError as missing:
-        raise BadInput("dp_accounting", "not installed", "the extra [dp]: pip install 'dpp2[dp]'") from missing
+        raise BadInput("dp_accounting", "not installed", "the package: pip install dp-accounting") from missing
     return from_laplace_mechanism

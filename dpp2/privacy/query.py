@@ -46,7 +46,7 @@ class PrivacyQuery:
     def changed(self, rounds: int | None, parameters: Mapping[str, float]) -> PrivacyQuery:
         """The same question with other rounds and parameters; what is refused is named as it is here."""
         if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
-            raise BadInput("rounds", rounds, f"a whole number from 1 to {MOST_ROUNDS}")
+            raise BadInput("rounds", rounds, f"a whole number from 1 to {MOST_ROUNDS:,}")
         mechanisms = tuple(_changed(mechanism, parameters) for mechanism in self.mechanisms)
         return replace(self, mechanisms=mechanisms, rounds=self.rounds if rounds is None else rounds)
 

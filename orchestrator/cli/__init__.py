@@ -58,12 +58,14 @@ def _called(words: list[str]) -> Any:
 
 def _usage(mistake: TyperException, words: list[str]) -> str:
     """What was typed wrongly. To say which other command has an option, all of them are loaded."""
-    if hasattr(mistake, "option_name"):
-        from dpp2.orchestrator.hints import unknown_option
+    from dpp2.orchestrator.hints import unknown_option, wrong_value
 
+    if hasattr(mistake, "option_name"):
         load()
         if hint := unknown_option(mistake, app, words):
             return hint
+    if sentence := wrong_value(mistake):
+        return sentence
     said = mistake.format_message()
     return f"{said} (--help shows what is accepted)" if said else ""
 

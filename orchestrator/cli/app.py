@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -65,7 +65,7 @@ def new_folder(path: Path, option: str = "--out") -> Path:
     """A folder that is there or can be made: looked at before the work, and not after it."""
     if path.exists() and not path.is_dir():
         raise BadInput(option, str(path), "a directory, not a file")
-    _check_writable(path, option)
+    check_writable(path, option)
     return path
 
 
@@ -73,13 +73,17 @@ def drawable_later(plot: Path, option: str = "--out") -> Path:
     """A picture whose folder may have to be made first."""
     if plot.is_dir():
         raise BadInput(option, str(plot), "a file, not a directory")
-    _check_writable(plot.parent, option)
+    check_writable(plot.parent, option)
     return plot
 
 
-def _check_writable(folder: Path, option: str) -> None:
+def check_writable(folder: Path, option: str) -> None:
+    """By a file without a name: permissions alone do not tell of a disk that is full or cannot be written."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise BadInput(option, str(folder), f"a directory that can be made, but {there} is a file")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise BadInput(option, str(folder), f"a directory that can be written, but {there} cannot")
+    try:
+        with TemporaryFile(dir=there) as probe:
+            probe.write(bytes(1))
+    except OSError as error:
+        raise BadInput(option, str(folder), f"a directory that can be written ({there}: {error.strerror})") from None

@@ -11,7 +11,7 @@ import typer
 from dpp2 import BadInput
 from dpp2.errors import UnknownName
 from dpp2.orchestrator.catalogue import LISTS, Entry, Explanation, commented, explained
-from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, examples, load_experiment
+from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_writable, examples, load_experiment
 from dpp2.orchestrator.output import console, errors, print_json, print_table
 from dpp2.store.files import write_text
 
@@ -61,6 +61,7 @@ def init(
         raise BadInput("NEW", str(new), "a file that does not exist yet (--force replaces it)")
     if not new.parent.is_dir():
         raise BadInput("NEW", str(new), "a file in a directory that exists")
+    check_writable(new.parent, "NEW")
     write_text(new, commented(load_experiment(file, overrides)))
     console.print(f"written: {new}; `dpp2 run {new}` runs it")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dpp2 import BadInput
+from dpp2.errors import NOTHING
 from dpp2.orchestrator.cli.app import Json, app, examples
 from dpp2.orchestrator.output import console, print_json
 
@@ -70,7 +71,8 @@ def _nodes(cluster: Path | None, agents: int | None) -> list[tuple[int, ...]]:
     from dpp2.node.cluster import Cluster
 
     if (cluster is None) == (agents is None):
-        raise BadInput("--cluster", str(cluster), "either a cluster.toml or --agents N")
+        given = NOTHING if cluster is None else str(cluster)
+        raise BadInput("--cluster", given, "either a cluster.toml or --agents N")
     if cluster is not None:
         loaded = Cluster.load(cluster)
         return [tuple(loaded.agents_of_node(node)) for node in loaded.nodes()]
@@ -98,6 +100,9 @@ def _print_made(out: Path, made: list[Path], days: int) -> None:
     from dpp2.orchestrator.allowed import fingerprints
 
     known = fingerprints(out)
+    if not made:
+        console.print(f"nothing to make: {out} has a certificate for everybody already, and those are kept")
+        return
     console.print(f"{len(made)} certificates in {out}, valid for {days} days; {out / 'ca.key'} makes more of them")
     for path in made:
         console.print(f"{known[path.name]}  {path.name}")

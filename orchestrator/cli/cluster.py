@@ -174,6 +174,9 @@ def collect(
         return
     console.print(f"{done.rounds} rounds of {done.agents} agents in {done.path}")
     if not done.telemetry:
-        errors.print("note: without telemetry there is no truth.npz, and an audit cannot be scored")
+        errors.print(
+            "note: no truth.npz, so an audit cannot be scored: nodes write down x, gradients and noise only with "
+            "--telemetry full"
+        )
     if done.missing:
         errors.print(f"note: left out: {done.missing}")

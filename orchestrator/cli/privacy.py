@@ -32,7 +32,7 @@ Adjacency = Annotated[float | None, typer.Option(help="δ: how far adjacent grad
 UE = Annotated[float | None, typer.Option("--u-e", help="First scale of the noise e in z [1].")]
 UW = Annotated[float | None, typer.Option("--u-w", help="First scale of the noise w in y [1].")]
 Decay = Annotated[float | None, typer.Option(help="r in (0, 1]; 0: noise in round 0 only [0.9].")]
-Delta = Annotated[float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dpp2[dp]).")]
+Delta = Annotated[float | None, typer.Option(help="Also the ε of (ε, δ)-privacy at this δ (needs dp-accounting).")]
 Grid = Annotated[int | None, typer.Option(help="Bits of the noise's grid; 0: doubles [20].")]
 Published = Annotated[bool, typer.Option("--published", help="Include the release of x^K + w^K.")]
 Budget = Annotated[float, typer.Option("--epsilon", help="The budget ε that must be kept.")]
@@ -187,8 +187,11 @@ def _print_epsilon(query: PrivacyQuery, delta: float | None, published: bool) ->
     if isinstance(spent, Epsilon) and spent.tail and not spent.tail_counts:  # one that counts is said already
         console.print(f"with noise on a grid of {mechanism.bits} bits: (ε, δ_dp) = ({spent}, {spent.tail})")
     if mechanism.papers_own:
-        claimed = spoken(mechanism.paper_epsilon(rounds))
-        console.print(f"the paper's Theorem 3 says {claimed} — a claim, not a guarantee")
+        claimed = mechanism.paper_epsilon(rounds)
+        says = f"says {spoken(claimed)} — a claim, not a guarantee"
+        if isinstance(claimed, Unsupported):
+            says = f"does not apply: {claimed.reason}"
+        console.print(f"the paper's Theorem 3 {says}")
     if approximate is not None:
         told = approximate.reason if isinstance(approximate, Unsupported) else f"ε = {approximate:.6g}"
         console.print(f"(ε, δ)-privacy at δ = {delta:g}: {told}")

@@ -15,7 +15,7 @@ from dpp2.orchestrator import runner
 from dpp2.orchestrator.cli.app import Json, OptionalFile, Overrides, app, check_counts, examples, load_experiment
 from dpp2.orchestrator.cli.watch import Watch, page_opener
 from dpp2.orchestrator.output import console, errors, print_json, print_notes, progress_bar
-from dpp2.orchestrator.runner import ClusterShape, FinishedRun, Progress, RunFailed
+from dpp2.orchestrator.runner import ClusterShape, FinishedRun, NoRoundLeft, Progress
 from dpp2.privacy import Epsilon, Unsupported
 from dpp2.store.rundir import privacy_document
 from dpp2.theory import Condition
@@ -85,12 +85,13 @@ def run(
                 experiment, out, stem=stem, force=force, progress=shown, cluster=cluster, begun=begun
             )
         )
+    spent_up = finished.result.privacy.stopped if not finished.went_on else None
     if json:
         print_json(summary(finished))
-    elif not finished.stopped_at_once:
+    elif not spent_up:
         _print_summary(finished)
-    if finished.stopped_at_once:
-        raise RunFailed(f"privacy.budget leaves no round to run: {finished.result.privacy.stopped}")
+    if spent_up:
+        raise NoRoundLeft(spent_up)
     if finished.result.diverged:
         raise typer.Exit(1)
 
@@ -191,33 +192,49 @@ def listed_conditions(conditions: Iterable[Condition]) -> list[ConditionDocument
 
 def _print_summary(finished: FinishedRun) -> None:
     result, metrics, path = finished.result, finished.result.metrics, finished.directory.path
+    if not finished.went_on:
+        longer = "--set run.rounds=K makes the run longer"
+        console.print(f"no round was left to run, so this is the run as it was: {longer}")
     console.print(
         f"{result.rounds} rounds in {result.seconds:.2f} s ({result.rounds_per_second:,.0f} a second), "
         f"{metrics.bytes.sum() / 1e6:,.1f} MB sent"
     )
     if (beside := sum(finished.steps.values())) >= _LONG_SECONDS:
         each = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in finished.steps.items())
-        console.print(f"beside the rounds {beside:.1f} s: {each}")
+        console.print(f"outside the rounds {beside:.1f} s: {each}")
     console.print(
         f"gap {metrics.gap[0]:.3e} → {metrics.gap[-1]:.3e}  "
         f"(consensus {metrics.consensus[-1]:.3e}, stationarity {metrics.stationarity[-1]:.3e})"
     )
-    own = result.experiment.algorithm.papers_own
-    paper = result.privacy.paper_epsilon
-    says = f"does not apply: {paper.reason}" if isinstance(paper, Unsupported) else f"says {paper}"
-    claimed = f" (the paper's Theorem 3 {says})" if own else ""
-    spent = result.privacy.epsilon
-    tail = f", with δ_dp = {spent.tail}" if isinstance(spent, Epsilon) and spent.tail else ""
-    console.print(f"ε spent by the worst-off agent: {spent}{tail}{claimed}")
+    console.print(f"ε spent by the worst-off agent: {_spent(result)}{_claimed(result)}")
     for name, value in result.report.items():
         console.print(f"{name.replace('_', ' ')} {value:.4f}")
     _warn(result)
     console.print(f"records in {path}, plot in {path / 'convergence.png'}")
 
 
+def _spent(result: Result) -> str:
+    spent = result.privacy.epsilon
+    if not (isinstance(spent, Epsilon) and spent.tail):
+        return str(spent)
+    return f"{spent}, with δ_dp = {spent.tail}{': no promise' if spent.log2_delta >= 0 else ''}"
+
+
+def _claimed(result: Result) -> str:
+    """What the paper says of the same run; nothing for methods that are not its own."""
+    spent, paper = result.privacy.epsilon, result.privacy.paper_epsilon
+    if not result.experiment.algorithm.papers_own:
+        return ""
+    if not isinstance(paper, Unsupported):
+        return f" (the paper's Theorem 3 says {paper})"
+    return f" (the paper's Theorem 3 does not apply{' either' if paper == spent else f': {paper.reason}'})"
+
+
 def _warn(result: Result) -> None:
     """What is worth knowing, and last of all what makes the run worthless."""
-    print_notes([*_of_conditions(result), *_of_the_gap(result), *result.privacy.notes, *_of_epsilon(result)])
+    print_notes(_of_conditions(result))
+    print_notes(result.privacy.notes)
+    print_notes([*_of_epsilon(result), *_of_the_gap(result)])
     if result.privacy.stopped:
         errors.print(f"stopped by privacy.budget after {result.rounds} rounds: {result.privacy.stopped}")
     if result.divergence:

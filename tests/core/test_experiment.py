@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,7 @@ NOT_CHANGES = {
     "run.rounds",
     "run.transport",
     "run.telemetry",
+    "run.records",
     "privacy.budget",
     "privacy.colluders",
     "privacy.delta",
@@ -406,3 +408,23 @@ def test_start_that_is_no_array_is_refused(tmp_path: Path) -> None:
     for name in ("other.npz", "words.csv", "text.npy", "missing.npy"):
         with pytest.raises(BadInput, match=r"run\.start"):
             start_of(run__start=str(tmp_path / name), problem__dimension=3)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda table: Experiment(netwrk=table),
+        lambda table: Experiment().replace(netwrk=table),
+        lambda table: Experiment.parse({"netwrk": table}),
+        lambda table: Experiment().replace({"netwrk.agents": 3}),
+    ],
+)
+def test_a_section_that_does_not_exist_is_one_sentence_however_it_is_given(made: Callable[[Any], Experiment]) -> None:
+    expected = r"^section = 'netwrk': expected one of algorithm, network, .* \(did you mean 'network'\?\)$"
+    with pytest.raises(BadInput, match=expected):
+        made({})
+
+
+def test_one_override_need_not_be_a_list() -> None:
+    assert Experiment.load("paper", "run.rounds=5").run.rounds == 5
+    assert Experiment().replace("run.rounds=5").run.rounds == 5

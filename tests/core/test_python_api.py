@@ -240,6 +240,15 @@ def test_metrics_become_a_frame(result: Result, library: Any) -> None:
         result.to_frame("excel")  # type: ignore[arg-type]
 
 
+def test_a_frame_without_its_library_says_how_to_get_it(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words that fit a clone as well as an installed package."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        BadInput, match=r"library = 'pandas': expected a library that is installed: pip install pandas$"
+    ):
+        result.to_frame()
+
+
 def test_they_are_audited(result: Result, tmp_path: Path) -> None:
     audited = result.audit(["direct", "three-round"], game=False, page=tmp_path / "report.html")
     assert {one.name for one in (*audited.findings, *audited.skipped)} == {"direct", "three-round"}
@@ -262,3 +271,8 @@ def test_a_shipped_experiment_runs_by_its_name_and_a_file_by_its_path(tmp_path: 
         assert run(file).observation.y.shape == (4, 3, 10)
     with pytest.raises(BadInput, match=r"FILE = 'nope': expected a file, or one of "):
         run("nope")
+
+
+def test_what_is_no_experiment_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BadInput, match=r"experiment = 3: expected an Experiment, a TOML file or the name of a shipped"):
+        run(3)  # type: ignore[arg-type]

@@ -98,6 +98,7 @@ class TestExplain:
 
     def test_names_the_kinds_behind_a_choice(self, dpp2: Call) -> None:
         assert names(dpp2("explain", "network.topology", "--json"), "choices") == TOPOLOGIES.names
+        assert dpp2("explain", "topology").out == dpp2("explain", "network.topology").out
 
     def test_says_in_which_kind_a_default_holds(self, dpp2: Call) -> None:
         printed = dpp2("explain", "algorithm.alpha").out

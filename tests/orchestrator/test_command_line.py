@@ -200,14 +200,16 @@ def test_without_a_file_it_is_the_paper() -> None:
     assert (network.agents, len(network.edges)) == (50, 255)
 
 
-def test_records_that_do_not_fit_in_memory(tmp_path: Path, dpp2: Call) -> None:
+@pytest.mark.parametrize(("records", "place"), [("npz", "in memory"), ("auto", "on the disk")])
+def test_records_that_do_not_fit(records: str, place: str, tmp_path: Path, dpp2: Call) -> None:
     """A hundred thousand rounds of 2,000 numbers for 2,000 agents: 19 TB, refused before anything is written."""
-    large = ("network.agents=2000", "problem.dimension=2000", "run.rounds=100000")
+    large = ("network.agents=2000", "problem.dimension=2000", "run.rounds=100000", f"run.records={records}")
     wanted = ("network.topology=ring", "problem.name=quadratic", *large)
     ended = dpp2("run", "--out", tmp_path / "run", *(word for key in wanted for word in ("--set", key)))
     assert (ended.code, ended.out) == (2, "")
     said = ended.err.splitlines()[-1]  # after a heartbeat, where the machine is busy
-    assert said.startswith("dpp2: run.rounds = 100000: expected rounds, agents and dimension whose records")
+    accepted = f"expected rounds, agents and dimension whose records fit {place}"
+    assert said.startswith(f"dpp2: run.rounds = 100000: {accepted}")
     assert not (tmp_path / "run").exists()
 
 

@@ -173,6 +173,20 @@ class TestHeartbeat:
         assert left
         assert float(left[1]) * {"s": 1, "min": 60}[left[2]] > 90
 
+    def test_an_estimate_that_has_run_out_is_not_repeated(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(output, "HEARTBEAT_SECONDS", 0.01)
+        monkeypatch.setattr(output, "_STANDING_SECONDS", 0.0)
+        with progress_bar("audit") as show:
+            show(0, 17, "smoother")
+            time.sleep(0.05)
+            show(16, 17, "report")
+            time.sleep(0.2)
+            self.next_line(capsys)
+            line = self.next_line(capsys)
+        assert re.fullmatch(r"audit: 16 of 17, report for \d+ s \(\d+ s\)", line)
+
     def test_says_for_how_long_a_step_has_been_going_on(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -201,10 +215,41 @@ def test_a_run_says_what_took_long_beside_its_rounds(
     dpp2: Any, small: list[str], quick_plot: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("dpp2.orchestrator.cli.run._LONG_SECONDS", 1000.0)
-    assert "beside the rounds" not in dpp2("run", *small, "--out", tmp_path / "soon").out
+    assert "outside the rounds" not in dpp2("run", *small, "--out", tmp_path / "soon").out
     monkeypatch.setattr("dpp2.orchestrator.cli.run._LONG_SECONDS", 0.0)
     said = dpp2("run", *small, "--out", tmp_path / "long").out
-    assert re.search(r"^beside the rounds \d+\.\d s: drawing the graph .* \d+\.\d s, .*ledgers \d+\.\d s$", said, re.M)
+    assert re.search(r"^outside the rounds \d+\.\d s: drawing the graph .* \d+\.\d s, .*ledgers \d+\.\d s$", said, re.M)
+
+
+BOWL = """class Bowl:
+    dimension = 1
+    def value(self, x): return float(x @ x) / 2
+    def gradient(self, x): return x
+def objective(agent, agents): return Bowl()
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ("noise.u_e=0", r"∞ \(the paper's Theorem 3 does not apply: it needs u_e, u_w and the decay above 0\)"),
+        ("noise.u_e=1e-6", r"\S+, with δ_dp = 1: no promise \(the paper's Theorem 3 says \S+\)"),
+        (
+            "problem.path=bowl.py",
+            r"unsupported, because no bound .* \(the paper's Theorem 3 does not apply either\)",
+        ),
+    ],
+)
+def test_a_run_says_what_its_epsilon_is_worth(
+    changes: str, said: str, dpp2: Any, quick_plot: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bowl.py").write_text(BOWL)
+    own = ["problem.name=file"] if "path" in changes else []
+    small = ["network.topology=ring", "network.agents=4", "run.rounds=8", *own, changes]
+    lines = dpp2("run", *(word for change in small for word in ("--set", change))).out.splitlines()
+    (spent,) = (line for line in lines if line.startswith("ε spent by the worst-off agent"))
+    assert re.fullmatch(f"ε spent by the worst-off agent: {said}", spent)
 
 
 def test_a_run_says_what_it_does_before_its_first_round_and_after_its_last(tmp_path: Path, quick_plot: None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dpp2 import BadInput
 from dpp2.node.__main__ import _listening, main
 from dpp2.orchestrator.cli.plan import command
 from dpp2.orchestrator.output import print_notes
@@ -29,6 +30,7 @@ class TestSentences:
             (("run", "--tap", "relay"), "--tap = 'relay': expected --transport grpc beside it"),
             (("run", "--tls"), "--tls = True: expected --transport grpc beside it"),
             (("run", "--transport=grpc", "--processes=1", "--tap=relay"), "--processes = 1: expected at least 2"),
+            (("certs",), "--cluster = nothing: expected either a cluster.toml or --agents N"),
             (("audit", "here", "--agent", "3"), "RUN = 'here': expected a run directory"),
         ],
     )
@@ -62,6 +64,28 @@ class TestSentences:
         assert ended.err.startswith(f"dpp2: {sentence}")
         assert len(ended.err.splitlines()) == 1
 
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            ("collect here", "collect needs --experiment FILE: the experiment (TOML)"),
+            ("audit", "audit needs RUN: a run directory"),
+            ("audit here --agent x", "--agent = 'x': expected a whole number"),
+            ("run --transport grpc --processes 1.5", "--processes = '1.5': expected a whole number"),
+            ("privacy epsilon --decay fast", "--decay = 'fast': expected a number"),
+            ("tap sniff --port x --out y", "--port = 'x': expected a whole number"),
+            ("run paper twice", "'twice' is too much: run takes FILE (--help shows what is accepted)"),
+            ("compose six", "'six' is too much: compose takes options only (--help shows what is accepted)"),
+        ],
+    )
+    def test_a_word_that_is_missing_wrong_or_too_much_is_named(self, dpp2: Call, words: str, sentence: str) -> None:
+        ended = dpp2(*words.split())
+        assert ended.code == 2
+        assert ended.err == f"dpp2: {sentence}\n"
+
+    def test_certificates_that_are_there_already_are_said_to_be_kept(self, dpp2: Call, tmp_path: Path) -> None:
+        for said in ("3 certificates in ", "nothing to make: "):
+            assert dpp2("certs", "--agents", 1, "--out", tmp_path / "certs").out.startswith(said)
+
     def test_a_cluster_file_with_other_tables_is_named(self, dpp2: Call, tmp_path: Path) -> None:
         (tmp_path / "paper.toml").write_text("[run]\nrounds = 3\n")
         ended = dpp2("certs", "--cluster", tmp_path / "paper.toml", "--out", tmp_path / "certs")
@@ -71,22 +95,44 @@ class TestSentences:
 class TestFolders:
     @pytest.mark.parametrize(
         "words",
-        [("matrix", "--out"), ("reproduce", "fig1", "--out"), ("privacy", "plan", "--epsilon", "10", "--out")],
+        [
+            ("matrix", "--out"),
+            ("reproduce", "fig1", "--out"),
+            ("privacy", "plan", "--epsilon", "10", "--out"),
+            ("compare", "--quick", "--out"),
+        ],
     )
     def test_are_looked_at_before_the_work(
         self, dpp2: Call, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def work(*_: object, **__: object) -> None:
-            raise AssertionError("the work had begun")
-
-        for room, place in (("studies", "matrix.compare"), ("studies", "reproduce.curves.fan_out")):
-            monkeypatch.setattr(f"dpp2.{room}.{place}", work)
-        monkeypatch.setattr("dpp2.privacy.plan.planner", work)
+        self._no_work(monkeypatch)
         (tmp_path / "file").write_text("mine")
         ended = dpp2(*words, tmp_path / "file" / "below" / "x.png")
         assert ended.code == 2
         assert "--out = " in ended.err
         assert "is a file" in ended.err
+
+    @pytest.mark.parametrize(
+        "words",
+        [("matrix", "--out"), ("reproduce", "fig1", "--out"), ("compare", "--quick", "--out"), ("init",)],
+    )
+    def test_that_no_file_can_be_made_in_are_refused(
+        self, dpp2: Call, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """/proc: its permissions would let root write."""
+        self._no_work(monkeypatch)
+        ended = dpp2(*words, "/proc/mine")
+        assert ended.code == 2
+        assert "expected a directory that can be written (/proc: " in ended.err
+
+    @staticmethod
+    def _no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+        def work(*_: object, **__: object) -> None:
+            raise AssertionError("the work had begun")
+
+        for place in ("matrix.compare", "reproduce.curves.fan_out", "compare.comparison.compare"):
+            monkeypatch.setattr(f"dpp2.studies.{place}", work)
+        monkeypatch.setattr("dpp2.privacy.plan.planner", work)
 
 
 def test_notes_are_said_once_and_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +186,13 @@ class TestNode:
     def test_listens_where_the_cluster_says_it_is(self, agent: int, address: str, tmp_path: Path) -> None:
         (tmp_path / "cluster.toml").write_text(self.CLUSTER)
         assert _listening((agent,), tmp_path / "cluster.toml") == address
+
+    def test_hosts_all_agents_of_its_address_and_no_others(self, tmp_path: Path) -> None:
+        (tmp_path / "cluster.toml").write_text('[agents]\n0 = "a:7100"\n1 = "a:7100"\n2 = "b:7100"\n')
+        assert _listening((0, 1), tmp_path / "cluster.toml") == "0.0.0.0:7100"
+        for owned, shown in (((0, 2), "'0,2'"), ((1,), "'1'")):
+            with pytest.raises(BadInput, match=f"--agents = {shown}: expected the agents that .* has at a:7100: 0-1"):
+                _listening(owned, tmp_path / "cluster.toml")
 
     def test_refuses_an_agent_that_does_not_exist(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "cluster.toml").write_text(self.CLUSTER)

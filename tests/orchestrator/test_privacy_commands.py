@@ -333,11 +333,11 @@ class TestCheck:
 
 
 BAD_OPTIONS = [
-    ("--rounds 0", "--rounds = 0: expected a whole number from 1 to 10000000"),
+    ("--rounds 0", "--rounds = 0: expected a whole number from 1 to 10,000,000"),
     ("--rounds -3", "--rounds = -3: expected a whole number from 1"),
-    ("--rounds 10000001", "--rounds = 10000001: expected a whole number from 1 to 10000000"),
-    ("--rounds 1.5", "'--rounds'"),
-    ("--rounds many", "'--rounds'"),
+    ("--rounds 10000001", "--rounds = 10000001: expected a whole number from 1 to 10,000,000"),
+    ("--rounds 1.5", "--rounds = '1.5': expected a whole number"),
+    ("--rounds many", "--rounds = 'many': expected a whole number"),
     ("--dimension 0", "--dimension = 0: expected a whole number ≥ 1"),
     ("--dimension -1", "--dimension = -1"),
     ("--alpha 0", "--alpha = 0.0: expected a finite number > 0"),
@@ -391,16 +391,16 @@ EPSILON_ONLY = [
     ("--solve decay", "privacy epsilon has no option --solve; dpp2 privacy calibrate has it"),
 ]
 CALIBRATE_ONLY = [
-    ("--epsilon 5", "Missing option '--solve'"),
-    ("--solve decay", "Missing option '--epsilon'"),
-    ("", "Missing option"),
+    ("--epsilon 5", "privacy calibrate needs --solve NAME"),
+    ("--solve decay", "privacy calibrate needs --epsilon X"),
+    ("", "privacy calibrate needs --epsilon X"),
     ("--epsilon 5 --solve nonsense", "--solve = 'nonsense': expected decay, scale or rounds"),
     ("--epsilon 5 --solve Decay", "--solve = 'Decay'"),
     ("--epsilon 0 --solve scale", "--epsilon = 0.0: expected a finite number > 0"),
     ("--epsilon -1 --solve scale", "--epsilon = -1.0"),
     ("--epsilon nan --solve decay", "--epsilon = nan"),
     ("--epsilon inf --solve rounds", "--epsilon = inf"),
-    ("--epsilon much --solve rounds", "'--epsilon'"),
+    ("--epsilon much --solve rounds", "--epsilon = 'much': expected a number"),
     ("--epsilon 5 --solve scale --smoothness inf", "needs a finite Lipschitz bound, and smoothness is inf"),
 ]
 
@@ -461,7 +461,7 @@ class TestBadInput:
             assert sentence in refused(dpp2, *command, "bad.toml")
 
     def test_nothing_given(self, dpp2: Call) -> None:
-        assert "Missing argument" in refused(dpp2, "publish")
+        assert "privacy publish needs RUN: a run directory" in refused(dpp2, "publish")
 
     def test_publish_what_is_no_run(self, empty: Path, dpp2: Call) -> None:
         (empty / "file").write_text("a file")

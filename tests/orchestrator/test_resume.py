@@ -25,6 +25,7 @@ from dpp2.orchestrator.transports import embedded
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store import files
 from dpp2.store.files import read_npz
+from dpp2.store.rundir import RunDirectory
 
 Call = Callable[..., Any]
 Arm = Callable[[int | None], None]
@@ -181,6 +182,22 @@ class TestStopped:
         with pytest.raises(BadInput, match=sentence):
             resume(tmp_path / "run")
 
+    @pytest.mark.parametrize("found", [False, True])
+    def test_ctrl_c_before_anything_is_written_leaves_nothing(self, found: bool, tmp_path: Path) -> None:
+        """But for a directory that was there before."""
+        path = tmp_path / "run"
+        if found:
+            path.mkdir()
+        with pytest.raises(KeyboardInterrupt):
+            begin(path, experiment(), progress=press_ctrl_c_at(0, "consulting the ledgers"))
+        assert (path.is_dir(), list(path.glob("*"))) == (found, [])
+        begin(path, experiment())
+
+    def test_killed_before_anything_is_written(self, tmp_path: Path) -> None:
+        """Nobody cleans up then; the directory is as good as empty."""
+        RunDirectory.create(tmp_path / "run", force=False)
+        begin(tmp_path / "run", experiment())
+
     def test_ctrl_c_in_the_last_round_finishes(self, tmp_path: Path) -> None:
         begin(tmp_path / "run", experiment(), progress=press_ctrl_c_at(ROUNDS))
         assert (tmp_path / "run/metrics.csv").exists()
@@ -191,6 +208,14 @@ class TestStopped:
             begin(tmp_path / "run", experiment(), progress=press_ctrl_c_at(2))
         assert signal.getsignal(signal.SIGINT) is before
 
+    def test_a_finished_run_says_that_it_was(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:
+        told = "no round was left to run, so this is the run as it was: --set run.rounds=K makes the run longer\n"
+        first = dpp2("run", "--out", tmp_path / "run", *small)
+        again = dpp2("run", "--resume", tmp_path / "run")
+        longer = dpp2("run", "--resume", tmp_path / "run", "--set", "run.rounds=9")
+        assert (again.code, told in first.out, again.out.startswith(told)) == (0, False, True)
+        assert (longer.code, told in longer.out) == (0, False)
+
     def test_exit_code(self, tmp_path: Path, dpp2: Call, small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Simulation, "advance", press_ctrl_c_before(Simulation.advance))
         ended = dpp2("run", "--json", "--out", tmp_path / "run", *small)
@@ -198,10 +223,10 @@ class TestStopped:
         assert ended.err == f"dpp2: stopped after 1 rounds; `dpp2 run --resume {tmp_path / 'run'}` goes on from there\n"
 
 
-def press_ctrl_c_at(k: int) -> runner.Progress:
+def press_ctrl_c_at(k: int, what: str = "") -> runner.Progress:
     """Once: after the last round a run announces more than that round."""
     left = [signal.SIGINT]
-    return lambda done, total, doing: signal.raise_signal(left.pop()) if done == k and left else None
+    return lambda done, total, doing: signal.raise_signal(left.pop()) if done == k and what in doing and left else None
 
 
 def press_ctrl_c_before(advance: Callable[[Simulation, int], None]) -> Callable[[Simulation, int], None]:

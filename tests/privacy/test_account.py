@@ -136,6 +136,7 @@ class TestOfAnExperiment:
         assert str(simulation.account.epsilon(3)) == (
             "unsupported, because no bound M_i is known: declare privacy.smoothness"
         )
+        assert not any("M_i is computed" in note for note in simulation.account.notes)
         assert [m.smoothness for m in simulation.account.mechanisms] == [math.inf, 1.0, 1.0]
         spent = simulation.budget.fresh_ledgers()[0].charge("earlier", simulation.account.mechanisms[0], 2)
         declared = Simulation(Experiment.load(overrides=own | {"privacy.smoothness": 1.0}), record=False)
@@ -381,7 +382,7 @@ class TestNotes:
 
     def test_a_run_that_the_divergence_watch_stopped_says_so(self) -> None:
         counterexample = Path(__file__).parents[2] / "experiments" / "counterexample.toml"
-        said = "the divergence watch stopped the run: it looks at all agents' values, so when it did is outside ε"
+        said = "when the divergence watch stopped the run is outside ε: it looks at all agents' values"
         stopped = run(Experiment.load(counterexample))
         assert stopped.diverged
         assert stopped.rounds < stopped.experiment.run.rounds

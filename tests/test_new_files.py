@@ -131,7 +131,7 @@ def test_an_attack_is_one_file_and_one_entry(house: House) -> None:
     audited = json.loads(house.dpp2("audit", "run", "--attack", "last-message", "--no-game", "--json"))
     assert [(one["name"], one["gradient_error"]) for one in audited["attacks"]] == [("last-message", None)]
     assert audited["attacks"][0]["x_error"] > 0
-    assert "last-message" in (house.folder / "run/report.html").read_text()
+    assert "last-message" in (house.folder / "run/audit-global-last-message-no-game/report.html").read_text()
     compared = json.loads(house.dpp2("matrix", *SMALL, "--attack", "last-message", "--json"))
     assert {cell["x_attack"] for cell in compared["cells"]} == {"last-message", None}
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.docker.containers import Project
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 
 PORT = 8321
 

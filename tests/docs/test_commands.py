@@ -33,7 +33,8 @@ ALL = [command for page in PAGES for command in commands(page)]
 OWN_TEST = {README, DOCS / "python.md"}
 HOW_TO = [page for page in PAGES if page not in {*OWN_TEST, *TUTORIAL} and any(not c.needs for c in commands(page))]
 # At most so many commands are not run by these tests. Whoever adds such a command raises a number here, and says why.
-NOT_RUN = {"docker": 27, "machines": 20, "minutes": 9, "browser": 4}  # a page goes on until somebody ends it
+# A page goes on until somebody ends it; and the last of those that take minutes writes 2 GB.
+NOT_RUN = {"docker": 27, "machines": 20, "minutes": 10, "browser": 4}
 
 
 def test_few_commands_are_not_run_and_each_says_why() -> None:

@@ -89,11 +89,16 @@ def test_records_in_chunks_are_read_as_far_as_they_are_needed(tmp_path: Path, mo
     directory = RunDirectory.create(tmp_path / "run", force=False)
     directory.begin(simulation.prepared)
     directory.keep(simulation.recorder)
+    place = Place(directory.path)
+    for name in ("observation", "truth"):  # as a run leaves them in the moment before it writes the first array
+        (directory.path / f"{name}.zarr").mkdir()
+        (directory.path / f"{name}.zarr/zarr.json").write_text('{"zarr_format":3,"node_type":"group"}')
+    assert heard(place, chosen) is None
+    assert truth(place, chosen, 0) is None
     simulation.advance(26)
     directory.save(simulation.snapshot())
     plain.advance(26)
     result = plain.result()
-    place = Place(directory.path)
     found, true = heard(place, chosen), truth(place, chosen, 0)
     assert found is not None
     assert found.observation is not None

@@ -97,10 +97,10 @@ async def _serve(options: argparse.Namespace, known: Known | None) -> NoReturn:
     port = await node.start(options.listen or _listening(config.owned, options.cluster))
     _check_port(options.listen, config.owned, options.cluster)
     ready_for_rounds()
-    announcement.make(port)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT):  # before it is announced: whoever hears of it may stop it at once
         loop.add_signal_handler(number, node.stopped.set)
+    announcement.make(port)
     if await node.life.over(options.patience):
         log.warning("no orchestrator has called for %g s (--patience): this node ends", options.patience)
     await asyncio.sleep(0.05)  # the answer to the call that stopped us must still leave

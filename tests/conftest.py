@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -38,6 +39,9 @@ Call = Callable[..., Ended]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(what, there): whether the machine has it; CI must, others may skip")
+    # A shell's background job ignores Ctrl-C, and so would every test and every process that a test starts.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -11,6 +11,8 @@ INSTALL = $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
+# Where Python is told to keep no bytecode, each of the hundreds of processes below would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What the demo and the commands of the README need; pip says what it is doing.
 $(READY): pyproject.toml constraints.txt

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         what, there = mark.args
         if not there:
             not_here(f"needs {what}")
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_put_back() -> Iterator[None]:
+    """Who leaves a handler behind takes Ctrl-C from whatever comes next in the process."""
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def call(*args: object) -> Ended:

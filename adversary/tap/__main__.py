@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,21 @@ class Ending:
 
 
 _UNTIL_A_SIGNAL = Ending()
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+@contextlib.contextmanager
+def _signals_put_back() -> Iterator[None]:
+    """Whoever called may have handlers of their own; a loop that was closed with its handler hears no Ctrl-C."""
+    before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+@_signals_put_back()
 def relay(links: Sequence[str], out: Path, announce: Announce, ending: Ending = _UNTIL_A_SIGNAL) -> str | None:
     """Relay links such as "3-7=LISTEN,TARGET" until a signal; returns why the record is incomplete, if it is."""
     return _event_loop()(_relay(links, out, announce, ending))
@@ -65,7 +78,7 @@ def relay(links: Sequence[str], out: Path, announce: Announce, ending: Ending = 
 
 async def _relay(links: Sequence[str], out: Path, announce: Announce, ending: Ending) -> str | None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING_SIGNALS:
         loop.add_signal_handler(number, stopped.set)
     taps = Relay(out)
     try:
@@ -81,6 +94,7 @@ async def _relay(links: Sequence[str], out: Path, announce: Announce, ending: En
     return taps.recorder.failure
 
 
+@_signals_put_back()
 def sniff(
     interface: str,
     ports: Sequence[int],
@@ -95,7 +109,7 @@ def sniff(
         nonlocal stopping
         stopping = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING_SIGNALS:
         signal.signal(number, stop)
     sniffer = Sniffer(interface, ports, out)
     announce(Listening(interface, str(sniffer.path)))

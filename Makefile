@@ -40,8 +40,9 @@ demo: $(READY)
 	$(BIN)/dpp2 overheard runs/demo $(SECOND)
 	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and $(SECOND)/report.html."
 
+# Three processes for two cores: some tests wait for others' processes.
 test: $(TOOLS)
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow and not docker and not netns and not browser"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not slow and not docker and not netns and not browser"
 
 test-slow: $(TOOLS)
 	$(BIN)/pytest -n 2 --dist worksteal -m slow

@@ -95,6 +95,7 @@ def small() -> list[str]:
 def quick_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than a small run; where the picture is not the point, skip it."""
     monkeypatch.setattr("dpp2.orchestrator.plots.convergence", lambda result, path: path.write_bytes(b"a picture"))
+    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
 
 
 @pytest.fixture(scope="session")

@@ -135,7 +135,7 @@ async def test_what_a_peer_does_not_read_does_not_pile_up(tmp_path: Path) -> Non
 async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with pair(tmp_path) as nodes, nodes.channel(VICTIM, "node-0") as channel:
+    async with pair(tmp_path) as nodes, narrow(nodes) as channel:
         await nodes.release(20, VICTIM, 2)
         speaking = [asyncio.create_task(speak(nodes, node, reads=True)) for node in (VICTIM, 2)]
         await nodes.reach(20, VICTIM, 2)
@@ -146,6 +146,7 @@ async def test_a_peer_that_does_not_read_is_let_go_and_may_come_back(
         await slow.initial_metadata()
         async with asyncio.timeout(SECONDS):
             while not nodes.nodes[VICTIM].refusals.counts["not reading"]:
+                assert not slow.done(), await slow.details()
                 await asyncio.sleep(0.02)
         assert link_to_0(nodes).current is None
         with suppress(*STREAM_ENDED):

@@ -23,13 +23,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Machines:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
-    """No pictures."""
-    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
-
-
-@pytest.fixture
-def collect(dpp2: Call, quick: None, tmp_path: Path) -> Call:
+def collect(dpp2: Call, quick_plot: None, tmp_path: Path) -> Call:
     """`dpp2 collect` of all homes into tmp_path/run."""
 
     def call(machines: Machines, *more: object, homes: Sequence[Path] | None = None, file: Path | None = None) -> Any:

@@ -126,12 +126,6 @@ def machines(tmp_path: Path, environment: dict[str, str]) -> Iterator[Machines]:
     laid_out.clean_up()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
-    """No pictures."""
-    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
-
-
 def until(condition: Callable[[], Any]) -> Any:
     ends = time.monotonic() + SECONDS
     while not (value := condition()):
@@ -171,7 +165,7 @@ def assert_described(folder: Path) -> None:
 # --- from certificates to a run directory ---------------------------------------------------------------------
 
 
-def test_certs_nodes_orchestrate_collect(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_certs_nodes_orchestrate_collect(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     machines.lay_out()
     made = dpp2("certs", "--cluster", machines.folder / "cluster.toml", "--out", machines.folder / "certs")
     assert made.code == 0, made.err
@@ -189,7 +183,7 @@ def test_certs_nodes_orchestrate_collect(machines: Machines, dpp2: Call, quick: 
 
 
 @pytest.mark.slow
-def test_strict_plaintext_and_without_telemetry(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_strict_plaintext_and_without_telemetry(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     """A node writes down what it sends, and no more, unless it is told to."""
     machines.lay_out()
     nodes = machines.nodes()
@@ -212,7 +206,7 @@ def test_strict_plaintext_and_without_telemetry(machines: Machines, dpp2: Call, 
 
 
 @pytest.mark.slow
-def test_an_orchestrator_that_is_killed(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_an_orchestrator_that_is_killed(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     """Its nodes use up their credit and wait; the same command line goes on."""
     machines.lay_out(LONG)
     nodes = machines.nodes("--telemetry", "full")
@@ -232,7 +226,7 @@ def test_an_orchestrator_that_is_killed(machines: Machines, dpp2: Call, quick: N
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_node_that_ends_and_is_started_again(
-    number: signal.Signals, machines: Machines, dpp2: Call, quick: None
+    number: signal.Signals, machines: Machines, dpp2: Call, quick_plot: None
 ) -> None:
     """By the same command line; the orchestrator has waited."""
     machines.lay_out(LONG)
@@ -251,7 +245,7 @@ def test_a_node_that_ends_and_is_started_again(
 
 
 @pytest.mark.slow
-def test_an_unseeded_run_goes_on_under_its_id(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_an_unseeded_run_goes_on_under_its_id(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     """The id is all that is kept; keys are the nodes' own, and only the η key is handed out."""
     machines.lay_out(12, '"os"')
     eta = machines.folder / "eta.key"
@@ -272,7 +266,7 @@ def test_an_unseeded_run_goes_on_under_its_id(machines: Machines, dpp2: Call, qu
 
 
 @pytest.mark.slow
-def test_a_nodes_budget_that_leaves_no_round_is_a_failure(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_a_nodes_budget_that_leaves_no_round_is_a_failure(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     machines.lay_out()
     machines.lay_out(more="[privacy]\nbudget = 0.001\n", only=1)
     nodes = machines.nodes("--telemetry", "full")
@@ -284,7 +278,7 @@ def test_a_nodes_budget_that_leaves_no_round_is_a_failure(machines: Machines, dp
 
 
 @pytest.mark.slow
-def test_a_budget_in_one_nodes_own_file(machines: Machines, dpp2: Call, quick: None) -> None:
+def test_a_budget_in_one_nodes_own_file(machines: Machines, dpp2: Call, quick_plot: None) -> None:
     machines.lay_out()
     machines.lay_out(more="[privacy]\nbudget = 1\n", only=1)
     nodes = machines.nodes("--telemetry", "full")

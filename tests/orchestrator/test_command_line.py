@@ -142,6 +142,7 @@ class TestSummary:
 
 
 @pytest.mark.usefixtures("quick_plot")
+@pytest.mark.usefixtures("quick_plot")
 class TestEveryName:
     """Choosing a kind alone brings that kind's defaults, and the record of it can be run again."""
 

@@ -102,13 +102,7 @@ def hosts(tmp_path: Path, environment: dict[str, str]) -> Iterator[TwoHosts]:
     laid_out.clean_up()
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
-    """No pictures."""
-    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
-
-
-def test_ranges_of_agents(hosts: TwoHosts, dpp2: Call, quick: None) -> None:
+def test_ranges_of_agents(hosts: TwoHosts, dpp2: Call, quick_plot: None) -> None:
     hosts.draw(np.arange(AGENTS))
     first, second = hosts.addresses
     hosts.cluster.write_text(f'[hosts]\n"{first}" = "0-249"\n"{second}" = "250-{AGENTS - 1}"\n')
@@ -118,7 +112,7 @@ def test_ranges_of_agents(hosts: TwoHosts, dpp2: Call, quick: None) -> None:
     hosts.run(dpp2)
 
 
-def test_lists_of_scattered_agents(hosts: TwoHosts, dpp2: Call, quick: None) -> None:
+def test_lists_of_scattered_agents(hosts: TwoHosts, dpp2: Call, quick_plot: None) -> None:
     """METIS finds the ring again, whose neighbours have names all over: neither node has a range of agents."""
     hosts.draw(np.random.default_rng(3).permutation(AGENTS))
     words = ("--hosts", ",".join(hosts.addresses), "--kind", "metis", "--out", hosts.cluster)

@@ -271,7 +271,7 @@ def spoilt(files: list[Path], seeds: range) -> Iterator[int]:
 
 
 @pytest.fixture
-def unsynced(monkeypatch: pytest.MonkeyPatch, quick: None) -> None:
+def unsynced(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
     """Nobody waits for the disk."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
 

@@ -49,7 +49,6 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch, quick_plot: None) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # what is killed here is no machine
     monkeypatch.setattr(embedded, "_CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("dpp2.orchestrator.plots.epsilon", lambda account, rounds, path: path.write_bytes(b"a picture"))
 
 
 def experiment(**changes: Any) -> Experiment:

@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 K = 8
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick_plot")
 class TestPublish:
     @pytest.mark.parametrize("seed", ["1", "os"])
     def test_it_is_what_the_next_round_would_send(

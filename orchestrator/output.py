@@ -12,7 +12,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from dpp2.orchestrator.notes import grouped
 from dpp2.store.files import json_text
@@ -38,7 +38,7 @@ def print_table(
 ) -> None:
     """Narrow: without lines, for tables that are as wide as a terminal."""
     shape: Any = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
-    table = Table(*head, title=title, **shape)
+    table = Table(*(Column(name, overflow="fold") for name in head), title=title, **shape)  # nothing is cut off
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -74,5 +74,4 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _note(what: str) -> None:
-    if errors.is_terminal:
-        errors.print(f"measuring {what} …")
+    errors.print(f"measuring {what} …")

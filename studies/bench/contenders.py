@@ -27,6 +27,7 @@ from dpp2.node.tls import ORCHESTRATOR, Identity, node_name, open_channel
 from dpp2.node.v1 import wire_pb2, wire_pb2_grpc
 from dpp2.orchestrator import certs
 from dpp2.orchestrator.local import Tap, for_nodes
+from dpp2.orchestrator.transports.base import RunFailed
 from dpp2.prepared import PreparedRun
 from dpp2.store.files import write_text
 
@@ -44,15 +45,14 @@ class Side(Protocol):
 class Process:
     """A child that is spoken to in lines."""
 
-    def __init__(self, child: asyncio.subprocess.Process) -> None:
-        self._child = child
+    def __init__(self, child: asyncio.subprocess.Process, name: str) -> None:
+        self._child, self._name = child, name
 
     @classmethod
     async def start(cls, *command: str, **environment: str) -> Process:
         pipe = asyncio.subprocess.PIPE
-        return cls(
-            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=os.environ | environment)
-        )
+        child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=os.environ | environment)
+        return cls(child, " ".join(command))
 
     @classmethod
     async def module(cls, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> Process:
@@ -67,7 +67,10 @@ class Process:
 
     async def hear(self) -> Any:
         assert self._child.stdout is not None
-        return json.loads(await self._child.stdout.readline())
+        line = await self._child.stdout.readline()
+        if not line:
+            raise RunFailed(f"a process of the benchmark ended before it answered: {self._name}")
+        return json.loads(line)
 
     async def ask(self, line: str) -> Any:
         self.say(line)
@@ -221,13 +224,19 @@ async def disropt(prepared: PreparedRun, python: str) -> Any:
     with tempfile.TemporaryDirectory(prefix="dpp2-bench-") as folder:
         edges = Path(folder) / "graph.edges"
         write_text(edges, "".join(f"{i} {j}\n" for i, j in prepared.graph.edges))
-        mpirun = ("mpirun", "--oversubscribe", "-n", str(agents))
         as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        process = await Process.start(*mpirun, python, str(script), str(edges), OMP_NUM_THREADS="1", **as_root)
+        command = (*_mpirun(), "-n", str(agents), python, str(script), str(edges))
+        process = await Process.start(*command, OMP_NUM_THREADS="1", **as_root)
         try:
             yield Lines([process])
         finally:
             await process.end()
+
+
+def _mpirun() -> tuple[str, ...]:
+    """Open MPI has to be told that there are more processes than cores; others do not know the word."""
+    said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+    return ("mpirun", "--oversubscribe") if "Open MPI" in said else ("mpirun",)
 
 
 def has_disropt(python: str) -> bool:

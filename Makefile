@@ -6,13 +6,24 @@ READY  := $(VENV)/.ready
 TOOLS  := $(VENV)/.tools
 INSTALL = $(BIN)/pip install --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser test-docker keys lint docs proto type bench format clean purge
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test test-slow test-browser test-docker keys lint docs proto type bench format clean purge
 
 # BLAS threads: our matrices are small, and two processes with two threads each only get in each other's way.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 # Where Python is told to keep no bytecode, each of the hundreds of processes below would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
+
+help:
+	@echo "make demo        run the paper's experiment and DPP³, and attack both (sets up $(VENV) first)"
+	@echo "make test        the tests, in five minutes; test-slow, test-browser, test-docker: the others"
+	@echo "make lint type   style and types; make format mends style"
+	@echo "make docs        the documentation as a site, in build/site"
+	@echo "make keys        keys for docker-compose up"
+	@echo "make bench       how fast this machine is"
+	@echo "make clean       remove what a command can make again; runs and keys stay"
 
 # What the demo and the commands of the README need; pip says what it is doing.
 $(READY): pyproject.toml constraints.txt
@@ -34,9 +45,9 @@ demo: $(READY)
 	@mkdir -p runs
 	@( $(BIN)/dpp2 run experiments/tier-three.toml --out $(SECOND) --force && $(BIN)/dpp2 audit $(SECOND) ) \
 	    > $(SECOND).txt 2>&1 & second=$$!; \
-	  echo "dpp2 run paper; dpp2 audit runs/demo"; \
+	  echo "dpp2 run paper --out runs/demo; dpp2 audit runs/demo"; \
 	  $(BIN)/dpp2 run experiments/paper.toml --out runs/demo --force && $(BIN)/dpp2 audit runs/demo || failed=1; \
-	  wait $$second || failed=1; echo "dpp2 run tier-three; dpp2 audit $(SECOND)"; cat $(SECOND).txt; test -z "$$failed"
+	  wait $$second || failed=1; echo "dpp2 run tier-three --out $(SECOND); dpp2 audit $(SECOND)"; cat $(SECOND).txt; test -z "$$failed"
 	$(BIN)/dpp2 overheard runs/demo $(SECOND)
 	@echo "DPP² overheard and undone, DPP³ overheard and not. Read runs/demo/report.html and $(SECOND)/report.html."
 

@@ -7,6 +7,7 @@ for the account (M_i), never for an attack.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -185,6 +186,12 @@ def public_knowledge(experiment: Experiment, observation: Observation) -> Knowle
     return replace(knowledge, eta=np.ones(observation.first + observation.shape[0]))
 
 
+def _how_to_finish(run: Path) -> str:
+    """For a run that was interrupted."""
+    begun = (run / "experiment.toml").is_file()
+    return f"; `dpp2 run --resume {shlex.quote(str(run))}` finishes one that was interrupted" if begun else ""
+
+
 def intercepted(run: Path, attacker: Attacker, last: int | None = None) -> Interception:
     """A tap's record before the run's own: what was decoded from real bytes is what an eavesdropper has.
 
@@ -198,7 +205,7 @@ def intercepted(run: Path, attacker: Attacker, last: int | None = None) -> Inter
     if attacker.kind != "neighbour" and ciphertext.is_file():
         return Interception(None, "tap/ciphertext.json: the wire carried ciphertext", _leaks(ciphertext))
     if not has_records(run, OBSERVATION):
-        raise BadInput("RUN", str(run), "a finished run with observation.npz in it")
+        raise BadInput("RUN", str(run), f"a finished run with {OBSERVATION}.npz in it{_how_to_finish(run)}")
     own = records_path(run, OBSERVATION).name
     return Interception(Observation.of_run(run, last), f"{own}, as the run recorded what it sent")
 

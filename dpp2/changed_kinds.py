@@ -36,6 +36,12 @@ def fitted(read: Mapping[str, Any], given: Mapping[str, Table]) -> tuple[dict[st
     return kept, leaving
 
 
+def chosen_kinds(given: Mapping[str, Table]) -> str:
+    """In words: which kinds the overrides pick."""
+    picked = [(section, tag) for section, (tag, _) in KINDS.items() if tag in given.get(section, {})]
+    return " and ".join(f"{section}.{tag} is now {given[section][tag]}" for section, tag in picked)
+
+
 def _leaving(section: str, read: Mapping[str, Any], given: Mapping[str, Table]) -> Iterator[str]:
     tag, kinds = KINDS[section]
     below = read.get(section, {})

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from dpp2.algorithms import ALGORITHMS
 from dpp2.algorithms.base import AlgorithmSection, NoiseSection
-from dpp2.changed_kinds import KINDS, fitted
+from dpp2.changed_kinds import KINDS, chosen_kinds, fitted
 from dpp2.errors import BadInput, UnknownName
 from dpp2.privacy.section import PrivacySection
 from dpp2.problems import PROBLEMS, ProblemSection
@@ -138,7 +138,7 @@ class Experiment:
         file = experiment_file(path)
         read, dropped = fitted(_placed(_read(file), given, file.parent), given)
         if dropped:
-            note(f"another kind was chosen, so these of {path} are left out: {', '.join(dropped)}")
+            note(f"{chosen_kinds(given)}, so these of {path} are left out: {', '.join(dropped)}")
         return cls.parse(_over(read, given))
 
     @classmethod

@@ -6,7 +6,7 @@ import json
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -252,6 +252,15 @@ class MergedRun:
             records={},
             uncovered=self.uncovered,
         )
+
+
+def furthest(folders: Sequence[Path]) -> int:
+    """The last round at which any node has saved its state; 0 where none has."""
+    found = [0]
+    for folder in folders:
+        with suppress(NodeFailed, OSError):
+            found.append(int(final_state(folder)["k"]))
+    return max(found)
 
 
 def load_node_records(

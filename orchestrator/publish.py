@@ -53,7 +53,7 @@ def _publish(run: Path, directory: RunDirectory) -> Published:
     if snapshot is None or snapshot.k == 0:
         raise BadInput("RUN", str(run), "a run of at least one round")
     simulation.restore(snapshot)
-    x = np.concatenate([_released(simulation, block) for block in simulation.driver.blocks])
+    x = np.concatenate([_released(simulation, block, run) for block in simulation.driver.blocks])
     ledger = LedgerFile(directory.ledger)
     if not ledger.knows(simulation.budget):
         raise BadInput("RUN", str(run), f"a run that {directory.ledger} has charged: a ledger lies beside its runs")
@@ -78,9 +78,8 @@ def _note(path: Path, simulation: Simulation) -> None:
     write_text(path, json_text(document))
 
 
-def _released(simulation: Simulation, block: Block) -> Array:
+def _released(simulation: Simulation, block: Block, run: Path) -> Array:
     released = block.program.published(block.state, simulation.k)
     if isinstance(released, Unsupported):
-        name = simulation.experiment.algorithm.name
-        raise BadInput("RUN", name, f"a run whose result can be published ({released.reason})")
+        raise BadInput("RUN", str(run), f"a run whose result can be published ({released.reason})")
     return released

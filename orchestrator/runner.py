@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,8 @@ def start(
     """
     shape = cluster or ClusterShape()
     transport_of(experiment, shape)
+    if out is not None:
+        RunDirectory.check_free(out, force=force)
     steps = Steps(progress)
     simulation = _simulation(experiment, steps)
     _check_disk(simulation, out or RUNS)
@@ -104,9 +107,12 @@ def _check_disk(simulation: Simulation, out: Path) -> None:
 
 def _check_rounds_left(simulation: Simulation, ledger: Path) -> None:
     """Refuse a run whose budget admits no round, as far as ledgers tell; none is made for that."""
+    _check_any_round(simulation)
     if ledger.exists():
         LedgerFile(ledger).consult(simulation.budget)
-    _check_any_round(simulation)
+    if not simulation.allowance.rounds:
+        where = shlex.quote(str(ledger.parent))
+        raise NoRoundLeft(f"{simulation.allowance.reason} (`dpp2 privacy ledger {where}` shows what has been spent)")
 
 
 def resume(
@@ -123,10 +129,12 @@ def resume(
     with opened_run(path, "--resume") as directory:
         experiment = directory.as_kept(Experiment.load(path / "experiment.toml", overrides))
         shape = cluster or ClusterShape()
-        transport_of(experiment, shape)
+        transport = transport_of(experiment, shape)
         steps = Steps(progress)
         simulation = _simulation(experiment, steps, directory.secrets(experiment))
         directory.check_same(simulation.experiment)
+        if (k := transport.reached(directory, simulation.run_id)) > experiment.run.rounds:
+            raise BadInput("run.rounds", experiment.run.rounds, f"at least {k}, the rounds that were run already")
         directory.keep(simulation.recorder)
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:

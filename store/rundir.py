@@ -70,17 +70,22 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, *, force: bool) -> RunDirectory:
         """A new, empty one; a directory with files in it is refused unless forced, and then only a run is removed."""
-        if path.exists() and not path.is_dir():
-            raise BadInput("--out", str(path), "a directory, not a file")
+        cls.check_free(path, force=force)
         if path.is_dir() and _has_files(path):
-            if not force:
-                raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
             cls(path).clear()
         try:
             make_private(path / "checkpoint")
         except OSError as error:
             raise BadInput("--out", str(path), f"a directory that can be made ({error.strerror})") from None
         return cls(path)
+
+    @staticmethod
+    def check_free(path: Path, *, force: bool) -> None:
+        """Refuse what is no directory, and one with files in it unless it may be replaced."""
+        if path.exists() and not path.is_dir():
+            raise BadInput("--out", str(path), "a directory, not a file")
+        if not force and path.is_dir() and _has_files(path):
+            raise BadInput("--out", str(path), "a new or empty directory (--force replaces the run in it)")
 
     def clear(self) -> None:
         """Remove the run, and nothing else."""

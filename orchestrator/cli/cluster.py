@@ -131,7 +131,7 @@ def _driven(asked: Orchestration, logged: LoggedDrive) -> RunSummary:
 
 
 def _print_summary(done: RunSummary) -> None:
-    console.print(f"run {done.run_id}: {done.rounds} rounds, {done.frames:,} frames, {done.bytes / 1e6:,.1f} MB")
+    console.print(f"run {done.run_id}: {done.rounds} rounds, {done.frames:,} messages, {done.bytes / 1e3:,.0f} kB")
 
 
 def _warn(done: RunSummary) -> None:

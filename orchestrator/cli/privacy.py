@@ -183,7 +183,8 @@ def _print_epsilon(query: PrivacyQuery, delta: float | None, published: bool) ->
     mechanism, rounds = query.worst(published=published), query.rounds
     with _named_as_options():
         approximate = query.epsilon_at(delta, published=published) if delta is not None else None
-    console.print(f"ε({rounds} rounds) = {spoken(spent := epsilon(mechanism, rounds, published=published))}")
+    spent = epsilon(mechanism, rounds, published=published)
+    console.print(f"ε({rounds} round{'s' * (rounds != 1)}) = {spoken(spent)}")
     if isinstance(spent, Epsilon) and spent.tail and not spent.tail_counts:  # one that counts is said already
         console.print(f"with noise on a grid of {mechanism.bits} bits: (ε, δ_dp) = ({spent}, {spent.tail})")
     if mechanism.papers_own:

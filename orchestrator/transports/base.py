@@ -61,6 +61,9 @@ class Transport(Protocol):
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
         """Refuse what could not be done, before anything is made."""
 
+    def reached(self, directory: RunDirectory, run_id: str) -> int:
+        """The last round that is kept elsewhere than in the run's own checkpoints: a run goes on, never back."""
+
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         """Bring the simulation from where it stands to its end. Raises `Interrupted` or `RunFailed` if it cannot."""
 

@@ -21,6 +21,9 @@ class Embedded:
     def check(self, experiment: Experiment, shape: ClusterShape) -> None:
         """Everything can be done here."""
 
+    def reached(self, directory: RunDirectory, run_id: str) -> int:
+        return 0
+
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         saved, saved_at, took, chunk = simulation.k, time.monotonic(), 0.0, 1
         metrics = LoggedMetrics(simulation, directory.log)

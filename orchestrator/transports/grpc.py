@@ -40,6 +40,13 @@ class Grpc:
         check_descriptors("--processes", processes)
         check_partition(shape.partition)
 
+    def reached(self, directory: RunDirectory, run_id: str) -> int:
+        """Nodes may be further than whoever drove them has heard."""
+        from dpp2.node.server import run_folder
+        from dpp2.orchestrator.merge import furthest
+
+        return furthest([run_folder(home, run_id) for home in (directory.path / "nodes").glob("node-*")])
+
     def run(self, simulation: Simulation, directory: RunDirectory, shape: ClusterShape, progress: Progress) -> None:
         """Every round at node processes; the run takes up what they have written down when they have ended."""
         from dpp2.node.server import run_folder

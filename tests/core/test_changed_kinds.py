@@ -23,7 +23,7 @@ def loaded(path: Path, *overrides: str) -> tuple[Experiment, list[str]]:
 def test_another_algorithm_drops_keys_and_noise_of_the_old_one_in_one_note() -> None:
     experiment, (note,) = loaded(PAPER, "algorithm.name=dpp3")
     old = "algorithm.beta, algorithm.rho, algorithm.damping, algorithm.eta, noise.u_w, noise.u_e, noise.decay"
-    assert note == f"another kind was chosen, so these of {PAPER} are left out: {old}"
+    assert note == f"algorithm.name is now dpp3, so these of {PAPER} are left out: {old}"
     assert experiment.algorithm.table()["alpha"] == 0.1  # which both have
     assert experiment.noise.table()["kind"] == "gaussian"
 

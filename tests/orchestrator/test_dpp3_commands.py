@@ -79,13 +79,13 @@ def test_a_kind_chosen_on_top_of_a_file_drops_its_keys_with_one_note(dpp2: Call,
     small = ("--set", "network.topology=complete", "--set", "network.agents=6", "--set", "problem.samples=10")
     ended = dpp2("privacy", "epsilon", PAPER, *small, "--set", "algorithm.name=dpp3", "--json")
     assert ended.code == 0
-    (note,) = [line for line in ended.err.splitlines() if "another kind was chosen" in line]
+    (note,) = [line for line in ended.err.splitlines() if "are left out" in line]
     for name in ("algorithm.beta", "noise.u_w", "network.radius"):
         assert name in note
     calibrated = dpp2(
         "privacy", "calibrate", PAPER, *small, "--set", "algorithm.name=dgd", "--epsilon", "9", "--solve", "scale"
     )
-    assert calibrated.err.count("another kind was chosen") == 1
+    assert calibrated.err.count("are left out") == 1
 
 
 def test_epsilon_says_delta_once_and_the_rounds_that_are_run(dpp2: Call) -> None:

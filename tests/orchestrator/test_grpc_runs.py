@@ -363,6 +363,8 @@ def test_interrupted_and_resumed(runs: Runs, embedded: Callable[..., dict[str, b
     process.send_signal(signal.SIGINT)
     assert "--resume" in runs.finish(process, code=130)
     assert nodes_of(tmp_path) == []
+    said = runs("run", "--resume", run, "--set", "run.rounds=3", code=2)
+    assert "run.rounds = 3: expected at least" in said
     runs("run", "--resume", run)
     assert records(run) == embedded(run__rounds=LONG)
 

@@ -84,6 +84,15 @@ class TestPublish:
         assert printed["not_covered"].keys() == uncovered
         assert all(label.startswith("not covered by ε") for label in printed["not_covered"].values())
 
+    def test_a_run_whose_noise_is_too_fine_is_named_by_its_folder(
+        self, tmp_path: Path, dpp2: Call, small: list[str]
+    ) -> None:
+        path, fine = tmp_path / "run", ("--set", "noise.decay=1e-30", "--set", f"noise.u_w={1e-10}")
+        assert dpp2("run", "--out", path, *small, *fine).code == 0
+        ended = dpp2("privacy", "publish", path)
+        assert ended.code == 2
+        assert "/run': expected a run whose result can be published" in ended.err
+
     def test_a_run_of_no_rounds_has_nothing_to_publish(self, tmp_path: Path, dpp2: Call, small: list[str]) -> None:
         begun = RunDirectory.create(tmp_path / "run", force=False)  # and killed before its first checkpoint
         begun.begin(PreparedRun.of(Experiment.load(overrides=small[1::2])))

@@ -244,6 +244,12 @@ class HostedAgents:
     def _digests(self) -> list[bytes]:
         return [source.digest for source in self._sources.values()]
 
+    @property
+    def data_digest(self) -> bytes:
+        """Of all data that come from outside; nothing where the experiment draws them. Private, as the data are."""
+        digests = self._digests()
+        return hashlib.sha256(b"".join(digests)).digest() if digests else b""
+
     def ledger(self, agent: int) -> Ledger:
         """An empty one, under the agent's data: by value where they come from outside."""
         problem, agents = self.prepared.experiment.problem, self.prepared.graph.agents

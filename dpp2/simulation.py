@@ -45,6 +45,7 @@ class Snapshot:
     watched: Mapping[str, Array]  # what the detector of divergence remembers
     records: Mapping[str, Array]
     uncovered: int | None = None  # the first round whose noise float64 did not carry
+    data: str = ""  # digest of the data that came from outside; empty where there are none, or nobody here knows them
 
 
 class Simulation:
@@ -70,6 +71,7 @@ class Simulation:
         unspent = self.budget.fresh_ledgers() if self.account.budget else []
         self.budget.allow(unspent if ledgers is None else ledgers)
         self.driver = EmbeddedDriver.of(hosted)
+        self._data = "".join(block.data_digest.hex() for block in hosted)
         self.recorder = Recorder.of(self.prepared, self.account, self.driver.dimension, record=record, to_disk=to_disk)
         self._largest = self.experiment.run.largest
         algorithm = self.experiment.algorithm
@@ -166,6 +168,7 @@ class Simulation:
             watched=Records(self.detector.state()),
             records=Records(self.recorder.slice(since, self.k)),
             uncovered=self.budget.uncovered,
+            data=self._data,
         )
 
     def restore(self, snapshot: Snapshot, pieces: Iterable[Mapping[str, Array]] | None = None) -> None:

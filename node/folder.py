@@ -145,6 +145,19 @@ class RunFolder:
         self._once = self._once | {"hellos": hellos_document(hellos)}
         write_facts(self._disk, _ONCE, self._once)
 
+    def keep_data(self, data: str) -> None:
+        """A run goes on with the data that it began with: keys rest on them. Durable before anything is sent.
+
+        `data` stands for them; it is empty where the experiment draws them.
+        """
+        known = self._once.get("data")
+        if known not in (None, data):
+            path = self._disk.path(_ONCE)
+            raise NodeFailed(f"{path} knows of other data than those that are here now: {_ANOTHER_ID}")
+        if data and known is None:
+            self._once = self._once | {"data": data}
+            write_facts(self._disk, _ONCE, self._once)
+
     def note_released(self, rounds: int) -> None:
         """That many rounds may be begun. Durable before anything is sent."""
         self._note(released=rounds)

@@ -55,6 +55,7 @@ class HostedRun:
     start: Any  # the state at round 0
     fingerprint: Fingerprint
     hellos: Mapping[int, Hello]  # of the hosted agents; empty where edges have no secrets to agree on
+    data: str  # stands for the data that come from outside, under the key of this node; empty where there are none
 
     @classmethod
     def of(cls, setup: RunSetup, nonce: bytes) -> HostedRun:
@@ -63,9 +64,11 @@ class HostedRun:
         secrets = setup.keyring.secrets(run_id).with_nonce(nonce)
         agents = hosting.agents.with_secrets(secrets)
         start = agents.start(agents.program_without_edges())
-        fingerprint = fingerprinting(derive(secrets.agent_keys(hosting.owned)[0], "seal", run_id))
+        key, digest = secrets.agent_keys(hosting.owned)[0], agents.data_digest
+        fingerprint = fingerprinting(derive(key, "seal", run_id))
         mixer, hellos = hosting.mixer(neighbours), agents.hellos()
-        return cls(run_id, hosting, neighbours, agents.program, mixer, start, fingerprint, hellos)
+        data = derive(key, "data", run_id, digest).hex() if digest else ""
+        return cls(run_id, hosting, neighbours, agents.program, mixer, start, fingerprint, hellos, data)
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ def open_run(setup: Hostable, disk: Disk, ledgers: Ledgers, keeping: Keeping, *,
             budget.uncover(folder.memory.uncovered)
         ledgers.reserve(budget)  # before the first message leaves
         agents = setup.agents(folder.nonce)
+        folder.keep_data(agents.data)
         machine = RoundMachine(
             agents,
             folder.memory,

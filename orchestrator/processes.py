@@ -59,7 +59,7 @@ async def by_itself(words: list[str], announce: int) -> Running:
 
 async def _process(module: str, words: list[str], descriptor: int) -> asyncio.subprocess.Process:
     """It dies with this one. What objectives print goes where logs go, to standard error: standard output is ours."""
-    command = [sys.executable, "-m", module, "--die-with-parent", str(os.getpid()), *words]
+    command = [sys.executable, "-P", "-m", module, "--die-with-parent", str(os.getpid()), *words]
     return await asyncio.create_subprocess_exec(*command, pass_fds=[descriptor], stdout=2, start_new_session=True)
 
 

@@ -57,7 +57,8 @@ _NOT_COVERED = {
 }
 _CHECKPOINT = ("state.npz", "secrets.json", "records-*.npz", ".*.part")
 _CHANGED = "the experiment that was run, but experiment.toml or a file named in it has changed"
-_FACTS = ("k", "seconds", "digest", "diverged")  # of a snapshot, in state.npz beside the agents' state
+_OTHER_DATA = "the data that were run: those in their place now are others, or a comment of their file is"
+_FACTS = ("k", "seconds", "digest", "diverged", "data")  # of a snapshot, in state.npz beside the agents' state
 _LATER = ("audit.json", "report.html")  # made from a run by other commands; stale once the run is replaced
 
 
@@ -184,19 +185,21 @@ class RunDirectory:
         with self._intact(self.checkpoint / "state.npz") as path:
             saved = read_npz(path)
             k, seconds = int(saved["k"]), float(saved["seconds"])
-            digest, diverged = str(saved["digest"]), bool(saved["diverged"])
+            digest, data, diverged = str(saved["digest"]), str(saved["data"]), bool(saved["diverged"])
             uncovered = next(iter(saved["uncovered"].tolist()), None)
             state = {name: _of_shape(array.shape, name, saved[name]) for name, array in fresh.state.items()}
             watched = {name: saved[name] for name in fresh.watched}
         if digest != fresh.digest:
             raise self._refused(_CHANGED)
+        if data and data != fresh.data:
+            raise self._refused(_OTHER_DATA)
         if diverged:
             raise self._refused(f"a run that can go on, but this one diverged within {k} rounds")
         if k > rounds:
             raise BadInput("run.rounds", rounds, f"at least {k}, the rounds that were run already")
         records = {name: np.empty((k, *array.shape[1:])) for name, array in fresh.records.items()}
         self._read_records(records, k)
-        return Snapshot(k, 0, digest, seconds, diverged, state, watched, records, uncovered)
+        return Snapshot(k, 0, digest, seconds, diverged, state, watched, records, uncovered, data)
 
     def _read_records(self, records: dict[str, Array], k: int) -> None:
         """Rounds 0 … k−1: those of the finished run, then the checkpoint's. Rounds after k will be run again."""

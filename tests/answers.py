@@ -29,3 +29,18 @@ def strict(text: str) -> dict[str, Any]:
     found = json.loads(text, parse_constant=refuse)
     assert isinstance(found, dict)
     return found
+
+
+BOWL = """
+class Bowl:
+    dimension, smoothness = 2, 2.0
+
+    def value(self, x):
+        return float(x @ x)
+
+    def gradient(self, x):
+        return 2.0 * x
+
+def objective(agent, agents):
+    return Bowl()
+"""

@@ -125,7 +125,7 @@ def _open_page(run: Path) -> None:
     address, parent = Address(), str(os.getpid())
     with address.bound() as listening:
         url, descriptor = address.url(listening.getsockname()[1]), str(listening.fileno())
-        page = [sys.executable, "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--no-open"]
+        page = [sys.executable, "-P", "-m", "dpp2.orchestrator", "watch", str(run), "--wait", "--no-open"]
         page += ["--started-by", parent, "--descriptor", descriptor]
         step = [sys.executable, "-I", "-S", doorstep.__file__, descriptor, parent, url if has_screen() else ""]
         nowhere = subprocess.DEVNULL

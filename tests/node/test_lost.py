@@ -14,9 +14,10 @@ import grpc
 import numpy as np
 import pytest
 
-from dpp2 import BadInput, Simulation
+from dpp2 import BadInput, Experiment, Simulation
 from dpp2.node.disk import RealDisk
 from dpp2.node.server import run_folder
+from tests.answers import BOWL
 from tests.node.live import EVERY, Live, assert_same_run, live, networked, one_each, small
 
 HOMES = ["ledger.sqlite", "runs.txt"]
@@ -230,6 +231,26 @@ async def test_a_node_that_is_killed_on_a_machine_that_stays_up_goes_on(tmp_path
         content = bytearray(journal.read_bytes())
         content[8 + 45 * 14 : 8 + 45 * 15] = b"\x07" * 44 + b"\0"
         journal.write_bytes(content)
+        await nodes.start_one(1)
+        await nodes.prepare(1)
+        await nodes.finish()
+    assert_same_run(nodes)
+
+
+async def test_a_node_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    """Not even after it has ended in order, when there is nothing to be sent again. Its own data come back to it."""
+    bowl = tmp_path / "bowl.py"
+    bowl.write_text(BOWL)
+    own = {"problem.name": "file", "problem.path": str(bowl), "network.agents": 3, "network.topology": "ring"}
+    async with live(Experiment.load(overrides=own | {"run.rounds": 12}), tmp_path, one_each(3)) as nodes:
+        await reached(nodes, 7)
+        await nodes.nodes[1].stop()
+        bowl.write_text(f"{BOWL}# changed")
+        await nodes.start_one(1)
+        with pytest.raises(grpc.aio.AioRpcError, match="other data than those that are here now"):
+            await nodes.prepare(1)
+        await nodes.nodes[1].stop()
+        bowl.write_text(BOWL)
         await nodes.start_one(1)
         await nodes.prepare(1)
         await nodes.finish()

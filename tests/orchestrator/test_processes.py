@@ -193,3 +193,13 @@ def test_an_owners_python_runs_in_nodes_alone_and_draws_its_own_numbers(
     loaded = [line.split() for line in told.read_text().splitlines()]
     assert len({pid for pid, _ in loaded}) == 4  # the command and three nodes, not the nursery
     assert len({drawn for _, drawn in loaded}) == len(loaded)
+
+
+def test_files_of_the_current_folder_are_not_run(tmp_path: Path) -> None:
+    """A script of the user's that is called like a library stands in nobody's way, and no node executes it."""
+    (tmp_path / "grpc.py").write_text("raise SystemExit('the file of the current folder was run')")
+    small = ("network.agents=2", "network.topology=path", "problem.name=quadratic", "run.rounds=3")
+    sets = [word for one in small for word in ("--set", one)]
+    command = [sys.executable, "-P", "-m", "dpp2.orchestrator", "run", *sets, "--transport", "grpc", "--out", "run"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr

@@ -26,6 +26,7 @@ from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store import files
 from dpp2.store.files import read_npz
 from dpp2.store.rundir import RunDirectory
+from tests.answers import BOWL
 
 Call = Callable[..., Any]
 Arm = Callable[[int | None], None]
@@ -269,6 +270,20 @@ class TestExtended:
         begin(tmp_path / "run", experiment(problem__name="quadratic", problem__curvature=1e100))
         with pytest.raises(BadInput, match="this one diverged"):
             resume(tmp_path / "run", "run.rounds=20")
+
+    def test_other_data_are_another_run(self, tmp_path: Path) -> None:
+        """Noise rests on the data: a run that went on with others would be two runs, one after the other."""
+        bowl = tmp_path / "bowl.py"
+        bowl.write_text(BOWL)
+        own = {"problem.name": "file", "problem.path": str(bowl), "network.agents": 3, "run.rounds": ROUNDS}
+        begin(tmp_path / "run", Experiment.load(overrides=own))
+        before = (tmp_path / "run/experiment.toml").read_bytes()
+        bowl.write_text(f"{BOWL}# changed")
+        with pytest.raises(BadInput, match="the data that were run"):
+            resume(tmp_path / "run", "run.rounds=20")
+        assert (tmp_path / "run/experiment.toml").read_bytes() == before
+        bowl.write_text(BOWL)
+        resume(tmp_path / "run", "run.rounds=20")
 
     def test_a_changed_graph_is_another_experiment(self, tmp_path: Path) -> None:
         edges = tmp_path / "edges.txt"

@@ -198,7 +198,9 @@ def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
     assert re.search(r"Run by dpp2 \S+ on \d{4}-\d\d-\d\d, \d\d:\d\d UTC", page.text)
     assert page.text.index("When the run ends,") < page.text.index("Who recovers what")
     heat = [
-        attributes["class"] for tag, attributes in page.tags if tag == "td" and "heat" in attributes.get("class", "")
+        attributes["class"]
+        for tag, attributes in page.tags
+        if tag == "td" and "heat" in (attributes.get("class") or "")
     ]
     assert len(heat) == 4 * len(matrix.cells)
     assert set(heat) == {"heat digits", "heat recovered", "heat"}

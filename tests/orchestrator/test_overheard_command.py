@@ -75,7 +75,7 @@ def row(run: str, **more: object) -> Overheard:
         "gap_initial": 1.0,
         "gap": 0.5,
     }
-    others = dict.fromkeys(field.name for field in dataclasses.fields(Overheard))
+    others: dict[str, Any] = dict.fromkeys(field.name for field in dataclasses.fields(Overheard))
     return Overheard(**(others | fields | {"run": run} | more))
 
 

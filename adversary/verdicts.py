@@ -24,6 +24,9 @@ _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
 
 
+PROMISED = "ε-DP of f_i"  # the claim that ε is about
+
+
 class Outcome(StrEnum):
     """What can be said of a claim, in the words of every report."""
 
@@ -69,7 +72,7 @@ def judge(evidence: Evidence) -> tuple[Verdict, ...]:
         _hidden("x_i hidden by tier one", "x", evidence),
         _hidden("gradients hidden by tier one", "gradient", evidence),
         _persists("protection persists when noise → 0", evidence),
-        _dp("ε-DP of f_i", evidence),
+        _dp(PROMISED, evidence),
     )
 
 

@@ -11,11 +11,23 @@ import numpy as np
 
 import dpp2
 from dpp2.adversary.findings import QUANTITIES
-from dpp2.adversary.report.page import Markup, heated, listed, page, section, table
+from dpp2.adversary.report.page import Markup, colours, heated, listed, page, section, table
 from dpp2.adversary.report.what_was_run import what_was_run
 from dpp2.adversary.verdicts import RECOVERED
 from dpp2.store.files import json_text, write_text, write_whole
-from dpp2.studies.matrix import EARLY, LATE, QUANTITIES_COMPARED, WHEN, Cell, Key, Matrix
+from dpp2.studies.matrix import (
+    DIGITS,
+    EARLY,
+    LATE,
+    QUANTITIES_COMPARED,
+    TLS,
+    WHEN,
+    Cell,
+    Key,
+    Known,
+    Matrix,
+    differences,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,15 +35,20 @@ if TYPE_CHECKING:
 
 SHOWN = [(what, when) for what in QUANTITIES_COMPARED for when in WHEN]
 _SIZE = (11.0, 11.0)
-_LEAST, _MOST = -12.0, 0.0  # powers of ten that the colours span
-_DARK = -6.0  # below, white letters are easier to read
+_MEANINGS = {
+    Known.DIGITS: f"known to an error of {DIGITS:.0e} or less",
+    Known.RECOVERED: f"recovered: an error of {100 * RECOVERED:.0f} % or less",
+    Known.NOT: "not recovered",
+}
+_KINDS = {Known.DIGITS: "digits", Known.RECOVERED: "recovered", Known.NOT: ""}  # of cells of the page
+_COLOURS = {Known.DIGITS: "#d9937f", Known.RECOVERED: "#f3dcd3", Known.NOT: "#ffffff"}  # of the picture
 _RULE = (
     f"Recovered means here: to a relative error of {100 * RECOVERED:.0f} % or less. "
     "First and last: a tenth of the rounds each."
 )
 _CAPTION = (
     "Every cell has the least relative error that any attack reaches (median over the stated rounds), and that attack: "
-    "1 is as good as not listening, 1e-12 is twelve right digits. The warmer a cell, the more is known."
+    "1 is as good as not listening, 1e-12 is twelve right digits. The darker a cell, the more is known."
 )
 _ATTACKERS = (
     "global: an eavesdropper on all channels; local: on the channels of one agent; partial: on half of the channels",
@@ -96,13 +113,14 @@ def headed(key: Key) -> str:
 
 
 def render(matrix: Matrix) -> str:
-    """A page with the verdict, who recovered what, and the errors: the warmer a cell, the more is known."""
+    """A page with the verdict, who recovered what, what each protection sets, and the errors."""
     experiment = matrix.experiment
     lead = f"{experiment.problem.name} problem, {experiment.network.agents} agents, {experiment.run.rounds} rounds"
     tables = [section(headed(key).capitalize(), _table(matrix, key)) for key in SHOWN]
     body = [
         section("Who recovers what", _recoveries(matrix), listed([_RULE])),
         what_was_run(experiment, f"Run by dpp2 {dpp2.__version__} on {datetime.now(UTC):%Y-%m-%d, %H:%M} UTC"),
+        section("What each protection sets", _settings(matrix)),
         *tables,
         section("How to read the tables", listed([_CAPTION, *_ATTACKERS, *matrix.notes])),
     ]
@@ -164,36 +182,52 @@ def png(matrix: Matrix, path: Path) -> None:
 
 def draw(figure: Figure, matrix: Matrix) -> None:
     """One panel for every quantity and stretch of rounds."""
+    from matplotlib.patches import Patch
+
     panels = figure.subplots(len(SHOWN), 1, sharex=True)
     for axes, key in zip(panels, SHOWN, strict=True):
-        image = _panel(axes, matrix, key)
-    figure.colorbar(image, ax=list(panels), label="log₁₀ of the relative error (0: knows nothing)")
+        _panel(axes, matrix, key)
+    patches = [Patch(facecolor=_COLOURS[known], edgecolor="gray", label=text) for known, text in _MEANINGS.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
 
 
-def _panel(axes: Axes, matrix: Matrix, key: Key) -> Any:
-    logs = np.full((len(matrix.attackers), len(matrix.protections)), np.nan)
+def _panel(axes: Axes, matrix: Matrix, key: Key) -> None:
+    from matplotlib.colors import ListedColormap
+
+    known = np.zeros((len(matrix.attackers), len(matrix.protections)))
     for (attacker, protection), cell in matrix.cells.items():
         row, column = matrix.attackers.index(attacker), matrix.protections.index(protection)
-        if key in cell.errors:
-            logs[row, column] = np.log10(max(cell.errors[key], 1e-17))
-        dark = logs[row, column] < _DARK
-        colour = "white" if dark else "gray" if cell.ciphertext else "black"
-        axes.text(column, row, cell.shown(key), ha="center", va="center", fontsize=8, color=colour)
-    image = axes.imshow(logs, cmap="OrRd_r", vmin=_LEAST, vmax=_MOST, aspect="auto")
+        known[row, column] = cell.known(key)
+        colour = "gray" if cell.ciphertext else "black"
+        words = "\n".join(filter(None, (cell.number(key), cell.attacks.get(key, ""))))
+        axes.text(column, row, words, ha="center", va="center", fontsize=8, color=colour)
+    axes.imshow(
+        known, cmap=ListedColormap([_COLOURS[one] for one in Known]), vmin=0, vmax=len(Known) - 1, aspect="auto"
+    )
     axes.set_xticks(range(len(matrix.protections)), matrix.protections)
     axes.set_yticks(range(len(matrix.attackers)), matrix.attackers)
     axes.set_title(headed(key))
     axes.grid(visible=False)
     axes.tick_params(length=0)
-    return image
+
+
+def _settings(matrix: Matrix) -> str:
+    """A row for each protection: the keys in which they differ."""
+    keys, rows = differences(matrix.experiment)
+    said = [[name, *map(_said, values), "TLS" if name == TLS else "open"] for name, values in rows.items()]
+    return table(["protection", *(key.partition(".")[2] for key in keys), "channels"], said)
+
+
+def _said(value: Any) -> str:
+    """A setting; of a list with one for each agent, its range."""
+    return f"{min(value):g} … {max(value):g}" if isinstance(value, list) else str(value)
 
 
 def _table(matrix: Matrix, key: Key) -> str:
-    rows = [[a, *(_warm(matrix.cell(a, p), key) for p in matrix.protections)] for a in matrix.attackers]
-    return table(["attacker", *matrix.protections], rows)
+    rows = [[a, *(_heat(matrix.cell(a, p), key) for p in matrix.protections)] for a in matrix.attackers]
+    meanings = {_KINDS[known]: text for known, text in _MEANINGS.items()}
+    return colours(meanings) + table(["attacker", *matrix.protections], rows)
 
 
-def _warm(cell: Cell, key: Key) -> Markup:
-    error = cell.errors.get(key, 1.0)
-    log = float(np.log10(max(error, 1e-17)))
-    return heated(cell.shown(key), float(np.clip((_MOST - log) / (_MOST - _LEAST), 0, 1)))
+def _heat(cell: Cell, key: Key) -> Markup:
+    return heated(cell.number(key), cell.attacks.get(key, ""), _KINDS[cell.known(key)])

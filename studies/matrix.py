@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from dpp2.adversary.audit import public_knowledge
 from dpp2.adversary.findings import Finding, attempt
 from dpp2.adversary.observation import Observation
 from dpp2.adversary.scoring import Truth
+from dpp2.adversary.verdicts import RECOVERED
 from dpp2.adversary.views import ATTACKERS
 from dpp2.algorithms.declared import BOTH_DAMPED, BOTH_TIERS, NO_PROTECTION, TIER_ONE, TIER_TWO
 from dpp2.privacy import Unsupported
@@ -32,7 +35,15 @@ EARLY, LATE = WHEN = ("first tenth", "last tenth")  # of the rounds: while the n
 QUANTITIES_COMPARED = ("x", "gradient")
 
 
+DIGITS = 1e-6  # a relative error that leaves six right digits
+
 Key = tuple[str, str]  # what, when
+
+
+class Known(IntEnum):
+    """How much an attack has of a quantity."""
+
+    NOT, RECOVERED, DIGITS = range(3)
 
 
 @dataclass(frozen=True)
@@ -49,11 +60,13 @@ class Cell:
         if self.ciphertext:
             return CIPHERTEXT
         error = self.errors.get(key)
-        return "–" if error is None else f"{error:.0e}" if error else "0"
+        if error is None or not error:
+            return "–" if error is None else "0"
+        return f"{error:.2g}" if error >= 1e-3 else f"{error:.0e}"  # near 10 % a second digit tells the class
 
-    def shown(self, key: Key) -> str:
-        """The error, and under it the attack."""
-        return "\n".join([self.number(key), *([self.attacks[key]] if key in self.attacks else [])])
+    def known(self, key: Key) -> Known:
+        error = self.errors.get(key, np.inf)
+        return Known.DIGITS if error <= DIGITS else Known.RECOVERED if error <= RECOVERED else Known.NOT
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,17 @@ def protected(experiment: Experiment) -> dict[str, Experiment]:
         )
     recorded = replace(experiment, run=experiment.run.updated(telemetry="full", transport="embedded"))
     return {name: replace(recorded, algorithm=section, noise=noise) for name, (section, noise) in sections.items()}
+
+
+def differences(experiment: Experiment) -> tuple[tuple[str, ...], dict[str, tuple[Any, ...]]]:
+    """The keys in which the protections differ, and by protection what each of these keys is."""
+    tables = {name: one.tables() for name, one in protected(experiment).items()}
+    tables[TLS] = tables[BOTH_TIERS]  # TLS changes nothing of what is sent
+    at = [(section, key) for section in ("algorithm", "noise") for key in tables[BOTH_TIERS][section]]
+    found = {name: [table[section].get(key) for section, key in at] for name, table in tables.items()}
+    differ = [n for n in range(len(at)) if any(values[n] != found[BOTH_TIERS][n] for values in found.values())]
+    keys = tuple(".".join(at[n]) for n in differ)
+    return keys, {name: tuple(found[name][n] for n in differ) for name in PROTECTIONS}
 
 
 def _cell(findings: Sequence[Finding]) -> Cell:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacks import ATTACKS
-from dpp2.adversary.verdicts import RECOVERED
+from dpp2.adversary.verdicts import PROMISED, RECOVERED, Outcome
 from dpp2.store.files import read_npz
 from dpp2.store.rundir import RunDirectory, read_metrics
 from dpp2.studies.reproduce.curator import curated
@@ -24,9 +24,12 @@ class Overheard:
 
     run: str
     algorithm: str
+    damped: bool
     epsilon: float | None
     log10_epsilon: float | None
     log2_delta: float | None
+    unbounded: bool  # ε is ∞ by the formula; where there is no formula it is unknown instead
+    reason: str | None  # why ε is ∞ or unknown, if it is
     uncovered: str | None  # why ε is ∞ on a real computer, if it is
     problem: str
     gap_initial: float
@@ -44,42 +47,68 @@ class Overheard:
     def spent(self) -> str:
         """ε as people read it, with a δ_dp that counts."""
         if self.uncovered:
-            return f"∞ ({self._formula})"
+            return f"∞\n({self._formula})"
         return self._formula
 
     @property
     def _formula(self) -> str:
         if self.log10_epsilon is None:
-            return "∞ or unknown"
+            return "∞" if self.unbounded else "unknown"
         if self.epsilon is None:
             return f"10^{self.log10_epsilon:.1f}"
         delta = 0.0 if self.log2_delta is None else 2.0**self.log2_delta
-        return f"{self.epsilon:.3g} (δ_dp {delta:.0e})" if 1e-9 < delta < 1 else f"{self.epsilon:.3g}"
+        return f"{self.epsilon:.3g}\nδ_dp {delta:.0e}" if 1e-9 < delta < 1 else f"{self.epsilon:.3g}"
+
+    @property
+    def method(self) -> str:
+        return f"{self.algorithm}\ndamped" if self.damped else self.algorithm
 
     @property
     def outcome(self) -> str:
+        """Of its gradients."""
         if self.gradient_error is None:
-            return "no attack applies"
+            return "no attack\napplies"
         if self.recovered:
-            when = f" in rounds {self.gradient_rounds[0]}–{self.gradient_rounds[1]}" if self.gradient_rounds else ""
-            return f"recovered to {self.gradient_error:.0e}{when}"
-        return f"not recovered, {100 * self.gradient_error:.0f} % off"
+            when = f"\nrounds {self.gradient_rounds[0]}–{self.gradient_rounds[1]}" if self.gradient_rounds else ""
+            return f"to {self.gradient_error:.0e}{when}"
+        return f"no, {100 * self.gradient_error:.0f} % off"
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self, name: str) -> tuple[str, ...]:
+        """What explains a cell is in a second line of it, so that a row fits 80 columns."""
         curator = "–" if self.curator is None else f"{self.curator:.2g}"
-        return (self.algorithm, self.spent, f"{self.gap_initial:.2g}", f"{self.gap:.2g}", curator, self.outcome)
+        gaps = f"{self.gap_initial:.2g}", f"{self.gap:.2g}"
+        return (name, self.method, self.spent, *gaps, curator, self.outcome)
 
 
-HEAD = ("method", "ε", "gap at x⁰", "at end", "curator", "gradients overheard")
+HEAD = ("run", "method", "ε", "gap\nat x⁰", "gap\nat end", "curator", "gradients\nrecovered")
+
+
+def named(rows: Sequence[Overheard]) -> Iterator[tuple[str, Overheard]]:
+    """Every run with as much of the end of its path as tells it from the others."""
+    paths = [Path(row.run).resolve().parts for row in rows]
+    length = next((n for n in range(1, _longest(paths)) if _differ(paths, n)), 1)
+    for path, row in zip(paths, rows, strict=True):
+        yield str(Path(*path[-length:])), row
+
+
+def _longest(paths: Sequence[Sequence[str]]) -> int:
+    return max(map(len, paths), default=1)
+
+
+def _differ(paths: Sequence[Sequence[str]], length: int) -> bool:
+    """Whether the last parts tell apart what all parts tell apart."""
+    return len({tuple(path[-length:]) for path in paths}) == len(set(paths))
 
 
 def remarks(rows: Sequence[Overheard]) -> Iterator[str]:
     """What a reader of the table must know to compare its lines."""
-    for row in rows:
+    for name, row in named(rows):
         if row.uncovered:
-            yield f"{row.algorithm}: ε = ∞, because {row.uncovered}; in brackets what the formula says"
+            yield f"{name}: ε = ∞, because {row.uncovered}; in brackets what the formula says"
+        elif row.log10_epsilon is None and row.reason:
+            yield f"{name}: ε {'= ∞' if row.unbounded else 'is unknown'}, because {row.reason}"
     if len({row.problem for row in rows}) > 1:
-        where = ", ".join(f"{row.algorithm} on {row.problem}" for row in rows)
+        where = ", ".join(f"{name} on {row.problem}" for name, row in named(rows))
         yield f"not the same problem, so gaps of different lines do not compare: {where}"
 
 
@@ -91,9 +120,12 @@ def overheard(path: Path) -> Overheard:
     return Overheard(
         run=str(run),
         algorithm=experiment.algorithm.name,
+        damped=(tiers := experiment.algorithm.two_tiers()) is not None and tiers.damping > 0,
         epsilon=audit["epsilon"],
         log10_epsilon=audit["log10_epsilon"],
         log2_delta=audit["log2_delta"],
+        unbounded=_unbounded(audit),
+        reason=audit["reason"],
         uncovered=audit["uncovered"],
         problem=_problem(experiment),
         gap_initial=float(gap[0]),
@@ -111,10 +143,19 @@ def _problem(experiment: Experiment) -> str:
     return f"{experiment.problem.name} with {labels} labels" if labels else experiment.problem.name
 
 
+_READ = ("attacks", "epsilon", "log10_epsilon", "log2_delta", "reason", "uncovered", "verdicts")
+
+
+def _unbounded(audit: Mapping[str, Any]) -> bool:
+    """JSON has no ∞: neither ∞ nor an unknown ε is a number there. The verdict tells them apart."""
+    judged = {one["claim"]: one["outcome"] for one in audit["verdicts"]}
+    return audit["log10_epsilon"] is None and judged.get(PROMISED) == Outcome.BROKEN
+
+
 def _audit(run: Path) -> Mapping[str, Any]:
     try:
         found = json.loads((run / "audit.json").read_text(encoding="utf-8"))
-        return {key: found[key] for key in ("attacks", "epsilon", "log10_epsilon", "log2_delta", "uncovered")}
+        return {key: found[key] for key in _READ}
     except (OSError, ValueError, KeyError, TypeError):
         accepted = "a run that `dpp2 audit` has looked at, all attacks and the game: audit.json is missing or damaged"
         raise BadInput("RUN", str(run), accepted) from None

@@ -23,6 +23,7 @@ _LEFT_ALONE = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<math.*?</math>|<[^>]+
 _INDEX = re.compile(r"(?<![\w.])(\w|∇f|M̄|x̄|Σ)_(ij|ii|max|dp|[a-z]|\d)(?!\w)")
 _POWER = re.compile(r"(\w|</sub>)\^([−-]?(?:\w\b|\d+))")
 
+_PICTURE = re.compile(r'<p>(<img [^>]*src="([^"]+)"[^>]*>)</p>')
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEAD = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"(?=<tr>)")
@@ -45,8 +46,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """x_i, u_w and r^k in sentences get real indices; code, formulas and tags stay as they are."""
-    parts = _LEFT_ALONE.split(_TABLE.sub(_headed, html))
+    """x_i, u_w and r^k in sentences get real indices; code, formulas and tags stay as they are.
+
+    A picture that stands alone leads to itself: where a phone shrinks it, a tap shows it at its own size.
+    """
+    parts = _LEFT_ALONE.split(_PICTURE.sub(r'<p><a href="\2">\1</a></p>', _TABLE.sub(_headed, html)))
     parts[::2] = [_POWER.sub(r"\1<sup>\2</sup>", _INDEX.sub(r"\1<sub>\2</sub>", part)) for part in parts[::2]]
     return "".join(parts)
 

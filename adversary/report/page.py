@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -39,22 +39,28 @@ abbr { text-decoration: underline dotted 1px; text-underline-offset: .2em; curso
 .words { display: grid; grid-template-columns: minmax(7rem, auto) 1fr; gap: .35rem 1.25rem; margin: 0;
          font-size: .9375rem; }
 .words dt { font-weight: 600; } .words dd { margin: 0; color: var(--quiet); }
-td.heat { background: color-mix(in srgb, var(--alarm) calc(var(--known) * 1%), transparent); padding-left: .5rem; }
+td.heat, table:has(td.heat) th:not(:first-child) { padding-left: .5rem; padding-right: .5rem; }
+td.heat small { display: block; font-size: .8125rem; opacity: .85; }
+td.digits, .key i.digits { background: color-mix(in srgb, var(--alarm) 42%, transparent); }
+td.recovered, .key i.recovered { background: color-mix(in srgb, var(--alarm) 18%, transparent); }
+.key i { display: inline-block; width: 1.5rem; height: .9rem; margin-right: .5rem; vertical-align: -.1rem;
+         border: 1px solid var(--line); }
 figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
 details { margin-top: .75rem; }
 .notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
 @media (max-width: 44rem) {
   .scroll thead { position: absolute; display: block; width: 1px; height: 1px; overflow: hidden;
                   clip-path: inset(50%); }
-  .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
+  .scroll table, .scroll tbody, .scroll tr { display: block; }
   .scroll tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
-  .scroll td { border: 0; padding: .125rem 0 .125rem 42%; position: relative; min-height: 1.55em; white-space: normal;
+  /* The head floats in the cell's padding (42 % of the row; the cell has 58 %), so a long one makes the row higher. */
+  .scroll td { display: flow-root; border: 0; padding: .125rem 0 .125rem 42%; min-height: 1.55em; white-space: normal;
                overflow-wrap: anywhere; }
-  .scroll td::before { content: attr(data-head); position: absolute; left: 0; width: 40%; color: var(--quiet);
-                       font-weight: 400; white-space: normal; }
+  .scroll td::before { content: attr(data-head); float: left; margin-left: calc(-100% * 42 / 58);
+                       width: calc(100% * 40 / 58); box-sizing: border-box; color: var(--quiet); font-weight: 400; }
   .scroll td:first-child { padding-left: 0; font-weight: 600; }
   .scroll td:first-child::before { content: none; }
-  .scroll td.heat { padding-left: 42%; } .scroll td.heat::before { color: inherit; }
+  .scroll td.heat { padding: .125rem 0 .125rem 42%; } .scroll td.heat::before { padding-left: .5rem; color: inherit; }
   .words { grid-template-columns: 1fr; gap: .1rem; } .words dd { margin: 0 0 .5rem; }
 }
 @media print { main > section { break-inside: avoid; border: 0; padding: 0; } }
@@ -127,9 +133,16 @@ def number(text: str) -> Markup:
     return Markup(f'<td class="number">{escape(text)}</td>')
 
 
-def heated(text: str, known: float) -> Markup:
-    """A cell as warm as what it tells is known: 0 is nothing, 1 everything."""
-    return Markup(f'<td class="heat" style="--known:{45 * known:.0f}">{typeset(text)}</td>')
+def heated(text: str, beneath: str, kind: str) -> Markup:
+    """A cell whose background says how much is known: kind "digits", "recovered" or "". Quietly beneath it: how."""
+    small = f"<small>{typeset(beneath)}</small>" if beneath else ""
+    return Markup(f'<td class="{f"heat {kind}".strip()}">{typeset(text)}{small}</td>')
+
+
+def colours(meanings: Mapping[str, str]) -> str:
+    """What the backgrounds of `heated` cells mean, by their kinds."""
+    items = "".join(f'<li><i class="{kind}"></i>{typeset(meaning)}</li>' for kind, meaning in meanings.items())
+    return f'<ul class="key">{items}</ul>'
 
 
 def listed(items: Sequence[str]) -> str:

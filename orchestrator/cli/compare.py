@@ -166,6 +166,6 @@ def _print(made: Comparison, paths: Mapping[str, str], other: Mapping[str, Any] 
     for task in made.plan.tasks:
         head, rows = page.table_of(made, task)
         print_table(head, rows, title=task.title, narrow=True)
-    for said in (verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings), *again):
+    for said in (*verdicts.answer(made, rankings), *verdicts.may_conclude(made, rankings), *again):
         console.print(f"• {said}")
     console.print(f"page in {paths['page']}, numbers in {paths['numbers']} and {paths['table']}")

@@ -18,11 +18,11 @@ def overheard_command(
     json: Json = False,
 ) -> None:
     """Audited runs side by side: what each one cost, how far it came, and what an eavesdropper recovered."""
-    from dpp2.studies.overheard import HEAD, overheard, remarks
+    from dpp2.studies.overheard import HEAD, named, overheard, remarks
 
     rows = [overheard(run) for run in runs]
     if json:
         print_json({"runs": [{**asdict(row), "recovered": row.recovered} for row in rows]})
     else:
-        print_table(HEAD, [row.cells() for row in rows], narrow=True)
+        print_table(HEAD, [row.cells(name) for name, row in named(rows)], narrow=True)
         print_notes(remarks(rows))

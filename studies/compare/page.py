@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,8 @@ from dpp2.studies.compare.comparison import Comparison, LeftOut, Result
 from dpp2.studies.compare.plan import Plan
 from dpp2.studies.compare.tasks import DELTA, DataSet, Task
 
+_LINK = re.compile(r"\[(?P<words>[^\]]+)\]\((?P<to>[\w-]+\.md)\)")
+
 
 def write(made: Comparison, out: Path, command: str, other: Document | None = None) -> dict[str, Path]:
     """Everything, into a folder; the paths by what they hold. `other`: one with another seed, to hold it against."""
@@ -28,15 +31,25 @@ def write(made: Comparison, out: Path, command: str, other: Document | None = No
     write_text(paths["numbers"], json_text(numbers))
     write_text(paths["table"], csv_text(made))
     again = [str(numbers["agreement"])] if other else []
-    write_text(paths["page"], "\n\n".join(paragraphs(made, rankings, command, again)) + "\n")
+    text = "\n\n".join(paragraphs(made, rankings, command, again)) + "\n"
+    write_text(paths["page"], linked(text, out))
     return paths
+
+
+def linked(text: str, folder: Path) -> str:
+    """Links lead to pages beside this one. Where a page is not there, its place in the project is named instead."""
+    return _LINK.sub(lambda found: found[0] if (folder / found["to"]).is_file() else _unlinked(found), text)
+
+
+def _unlinked(found: re.Match[str]) -> str:
+    return f"{found['words']} (docs/{found['to']})"
 
 
 def paragraphs(made: Comparison, rankings: Rankings, command: str, again: Sequence[str] = ()) -> list[str]:
     """The page, part by part. `again`: what came of doing it again."""
     return [
         "# Comparison with other methods",
-        verdicts.answer(made, rankings),
+        *_opening(verdicts.answer(made, rankings)),
         _standings(made, rankings),
         "## What may be concluded, and what not",
         _items((*verdicts.may_conclude(made, rankings), *again)),
@@ -48,6 +61,12 @@ def paragraphs(made: Comparison, rankings: Rankings, command: str, again: Sequen
         "## Left out",
         _left_out(made.left_out),
     ]
+
+
+def _opening(answer: Sequence[str]) -> list[str]:
+    """The answer in a sentence, and a list of what else is to be said."""
+    first, *others = answer
+    return [first, *([_items(others)] if others else [])]
 
 
 def _standings(made: Comparison, rankings: Rankings) -> str:
@@ -72,7 +91,7 @@ def _standing(one: verdicts.Standing | None) -> str:
 
 def _method(made: Comparison, command: str) -> list[str]:
     plan = made.plan
-    took = f" in {made.seconds / 60:.0f} minutes of one processor" if made.seconds else ""
+    took = f" in {_long(made.seconds)} of one processor" if made.seconds else ""
     return [
         f"Written by `{command}`{took}; every number is from runs of that command. {len(made.results)} results in "
         f"{len(made.cells)} cells; seed {plan.seed}.",
@@ -92,11 +111,17 @@ def _method(made: Comparison, command: str) -> list[str]:
                 "References: stay; the best local step (no message, no ε); one noisy gradient each, averaged by "
                 "gossip; a curator who is trusted with every gradient and adds noise once; no privacy.",
                 "Tuning and reporting share no random numbers. `dpp2 compare mine.toml` does the same on a problem of "
-                "your own, `--algorithms dpp2,mine.py` with a method of your own ([python.md](python.md)).",
+                "your own, `--algorithms dpp2,mine.py` with a method of your own: see [work from Python](python.md).",
             )
         ),
-        "What of the paper's own figures and of its Table I reproduces is in [reproduced.md](reproduced.md).",
+        "What of the paper's figures and of its Table I reproduces: [the paper's figures, measured](reproduced.md).",
     ]
+
+
+def _long(seconds: float) -> str:
+    """In minutes, or in seconds where these are few."""
+    count, unit = (round(seconds / 60), "minute") if seconds >= 90 else (max(round(seconds), 1), "second")
+    return f"{count} {unit}{'s' * (count != 1)}"
 
 
 def _effort(plan: Plan) -> str:
@@ -125,7 +150,9 @@ def _data(made: Comparison, rankings: Rankings, data: DataSet) -> list[str]:
         f"![{data.name}: gap against ε](figures/{_picture(data)})",
     ]
     for task in tasks:
-        parts += [f"### {task.title}", _items(verdicts.of_task(made, rankings, task)), _markdown(*table_of(made, task))]
+        (shown, *epsilons), rows = table_of(made, task)
+        head = (f"method: {shown}", *epsilons)  # beside a row that stands upright it says what the cells have
+        parts += [f"### {task.title}", _items(verdicts.of_task(made, rankings, task)), _markdown(head, rows)]
     return parts
 
 
@@ -138,7 +165,7 @@ def table_of(made: Comparison, task: Task) -> tuple[tuple[str, ...], list[tuple[
     labels = dict.fromkeys([*first, *(label for label, _ in results)])
     rows = [(label, *(_cell(results.get((label, cell))) for cell in cells)) for label in labels]
     accurate = any(math.isfinite(one.mean("accuracy")) for one in results.values())
-    shown = "Ŵ; F(x̄) − F*" + ("; accuracy" if accurate else "") + "; K"
+    shown = "gap Ŵ; F(x̄) − F*" + ("; accuracy" if accurate else "") + "; rounds K"
     return (shown, *(f"ε = {cell.epsilon:g}" for cell in cells)), rows
 
 
@@ -169,9 +196,9 @@ def document(made: Comparison, rankings: Rankings) -> dict[str, object]:
     """What `--json` prints and compare.json holds."""
     plan, other = made.plan, rankings.other
     found: dict[str, object] = {
-        "answer": verdicts.answer(made, rankings),
+        "answer": " ".join(verdicts.answer(made, rankings)),
         "concluded": verdicts.may_conclude(made, rankings),
-        "not_concluded": verdicts.may_not_conclude(made, rankings),
+        "not_concluded": [_LINK.sub(_unlinked, said) for said in verdicts.may_not_conclude(made, rankings)],
         "plan": {
             "data": [data.name for data in plan.data],
             "methods": [one.label for one in plan.methods],

@@ -13,6 +13,7 @@ from dpp2.studies.compare.claims import LEVEL, Rankings
 from dpp2.studies.compare.comparison import Comparison, Result
 from dpp2.studies.compare.tasks import Cell, Task
 
+_FEW = 3  # rounds
 _FREE = ("stay", "local step")  # references that spend no ε
 
 
@@ -76,48 +77,82 @@ def standing(made: Comparison, rankings: Rankings) -> dict[str, object] | None:
     }
 
 
-def answer(made: Comparison, rankings: Rankings) -> str:
-    """The first paragraph: where is DPP² good, where not, by how much, and why."""
+def answer(made: Comparison, rankings: Rankings) -> list[str]:
+    """The page's opening: one short sentence that is the answer, then by how much, where it is of use, and why."""
     found = standings(made, rankings)
     if not found:
-        return "The paper's method did not take part, so nothing is said of it."
-    good = [one for one in found if not one.lower and one.beats_free]
-    bad = [one for one in found if one.lower]
+        return ["The paper's method did not take part, so nothing is said of it."]
+    return [_short(found), _compared(found), _by_how_much(found), _of_use(found), _made_of(found)]
+
+
+def _short(found: Sequence[Standing]) -> str:
+    """True of any numbers, also where DPP² wins."""
+    above = Counter(one.best.label for one in found if one.factor > 1)
+    count = sum(above.values())
+    said = "Yes" if not count else "No" if count == len(found) else "Not everywhere"
+    where = f"in {count or len(found)} of {_cells(len(found))}"
+    if not count:
+        return f"**Is DPP² best at the same ε? {said}: {where} no other method ends lower.**"
+    ((label, often),) = above.most_common(1)
+    return f"**Is DPP² best at the same ε? {said}: {where} some other method ends lower, in {often} of them {label}.**"
+
+
+def _compared(found: Sequence[Standing]) -> str:
+    lower = sum(1 for one in found if one.lower)
+    return (
+        "A cell is a data set, a start, a kind of ε and an ε. DPP² stands there with the better of its two variants: "
+        f"τ = 0 as in the paper, or τ searched. By the rule below, some other method ends lower in {lower} of "
+        f"{_cells(len(found))}; in the others none does."
+    )
+
+
+def _by_how_much(found: Sequence[Standing]) -> str:
+    most = max((one for one in found if one.lower), key=lambda one: one.factor, default=None)
+    where = f", most at {_named(most.cell)} ({_both(most)})" if most else ""
+    return (
+        f"By how much: its gap is {_spread([one.factor for one in found])} times that of the best other method{where}. "
+        f"{_champions(found)}"
+    )
+
+
+def _of_use(found: Sequence[Standing]) -> str:
     useful = [one for one in found if one.beats_free]
-    most = max(bad, key=lambda one: one.factor, default=None)
-    factors = [one.factor for one in found]
-    parts = [
-        f"**Where is DPP² good, and where not?** Given the better of its two variants (τ = 0 as in the paper, or τ "
-        f"searched) and compared in {len(found)} cells (data set, start, kind of ε, ε): it ends below what costs no ε "
-        f"at all (staying, or one local step) by the rule below in {len(useful)} of them{_where(useful)}. Some other "
-        f"method ends lower by that rule in {len(bad)}. It is useful, and above no other method by that rule, "
-        f"in {len(good) or 'none'}{_where(good)}.",
-        f"Its gap is {_spread(factors)} times that of the best other method"
-        + (f", most at {_named(most.cell)} ({_both(most)})" if most else "")
-        + ".",
-        _champions(found),
-        _why(found),
-    ]
-    return " ".join(part for part in parts if part)
+    good = [one for one in useful if not one.lower]
+    said = (
+        "Where it is of use: it ends below what costs no ε at all (staying, or one local step) by the rule below in "
+        f"{len(useful) or 'none'} of {_cells(len(found))}{_where(useful)}."
+    )
+    if not useful:
+        return said
+    if not good:
+        return f"{said} In each of these some other method ends lower by that rule."
+    return f"{said} In {len(good)} of these no other method ends lower by that rule{_where(good)}."
 
 
 def _champions(found: Sequence[Standing]) -> str:
     counts = Counter(one.best.label for one in found)
     said = ", ".join(f"{label} in {count}" for label, count in counts.most_common(4))
-    return f"The best of the others is {said} cells."
+    return f"The best of the others is {said} of {_cells(len(found))}."
 
 
-def _why(found: Sequence[Standing]) -> str:
-    """From what the search chose: how many rounds, and what the gap is made of."""
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' * (count != 1)}"
+
+
+def _made_of(found: Sequence[Standing]) -> str:
+    """From what the search chose: how many rounds, and what the gap is made of. Why, where that explains it."""
     rounds = [_rounds(one.own) for one in found]
     shares = [float(np.mean(one.own.of("consensus"))) / one.own.mean("gap") for one in found if one.own.mean("gap") > 0]
-    few = sum(1 for count in rounds if count <= 3)
+    few, median = sum(1 for count in rounds if count <= _FEW), float(np.median(rounds))
+    numbers = f"median {median:.0f}; at most {_FEW} in {few} of {_cells(len(rounds))}"
+    parts = f"{100 * float(np.median(shares)):.0f} % of its gap (median) is disagreement" if shares else "it has no gap"
+    rest = f"{parts}, the rest distance from the optimum" if shares else parts
+    if median > _FEW or not any(one.lower for one in found):
+        return f"What it is made of: the search gives DPP² these rounds: {numbers}. {rest[0].upper()}{rest[1:]}."
     return (
         "Why: every message of DPP² pays, twice a round and with the curvature on top, so the search gives it few "
-        f"rounds (median {np.median(rounds):.0f}; at most 3 in {few} of {len(rounds)} cells). So few neither move x "
-        f"far nor bring agents together: {100 * float(np.median(shares)):.0f} % of its gap (median) is disagreement, "
-        "the rest distance from the optimum. Methods that win average what was sent, which costs nothing, or share "
-        "noise that cancels."
+        f"rounds ({numbers}). So few neither move x far nor bring agents together: {rest}. Methods that win average "
+        "what was sent, which costs nothing, or share noise that cancels."
     )
 
 
@@ -166,7 +201,7 @@ def may_not_conclude(made: Comparison, rankings: Rankings) -> list[str]:
         "How to run a method on private data: tuning looks at the data, which no ε covers.",
         "ε = 100 and 1000 are no protection that anybody should rely on; they are here because the paper's method "
         "needs them. Beside a pure ε a sampler with finite words leaves a δ_dp, which grows with what one message "
-        "must hide ([privacy.md](privacy.md)).",
+        "must hide: see [what is private](privacy.md).",
         "No published code was compared with. Which equations are textbook, which are reconstructed and which are "
         "stand-ins for a class of methods is said at the top of each file in `dpp2/algorithms/`. eDP-TN is missing: "
         "its equations could not be found.",

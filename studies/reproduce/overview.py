@@ -66,7 +66,7 @@ def paragraphs(made: Overview) -> list[str]:
         "# The paper's figures and its table",
         f"Written by `dpp2 reproduce overview`; every number below was measured by that command, on {made.seeds} "
         "seeds. Notation as in the paper; Ŵ is the gap of consensus and stationarity used everywhere in this project. "
-        "How methods compare at equal ε is in [comparison.md](comparison.md).",
+        "How methods compare at equal ε: [against other methods](comparison.md).",
         *_figures(made.figures),
         *_fig3(made.fig3),
         *_table1(made.table1),

@@ -20,7 +20,18 @@ from dpp2.adversary.verdicts import best
 from dpp2.orchestrator import plots, runner
 from dpp2.studies.heatmap import document, png
 from dpp2.studies.heatmap import render as render_matrix
-from dpp2.studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
+from dpp2.studies.matrix import (
+    EARLY,
+    LATE,
+    PROTECTIONS,
+    WHEN,
+    Cell,
+    Known,
+    Matrix,
+    compare,
+    differences,
+    protected,
+)
 
 SMALL = {
     "network.topology": "ring",
@@ -186,12 +197,36 @@ def test_matrix_pages_show_every_cell(matrix: Matrix, tmp_path: Path) -> None:
     assert page.text.count("ciphertext") >= 4 * 3
     assert re.search(r"Run by dpp2 \S+ on \d{4}-\d\d-\d\d, \d\d:\d\d UTC", page.text)
     assert page.text.index("When the run ends,") < page.text.index("Who recovers what")
-    assert [tag for tag, attributes in page.tags if attributes.get("class") == "heat"] == ["td"] * 4 * len(matrix.cells)
+    heat = [
+        attributes["class"]
+        for tag, attributes in page.tags
+        if tag == "td" and "heat" in (attributes.get("class") or "")
+    ]
+    assert len(heat) == 4 * len(matrix.cells)
+    assert set(heat) == {"heat digits", "heat recovered", "heat"}
+    assert "What each protection sets" in page.text
+    assert {"damping", "eta", "u_w", "u_e", "channels"} <= {attributes.get("data-head") for _, attributes in page.tags}
     assert all(protection in page.text for protection in PROTECTIONS)
     assert len(document(matrix).cells) == len(matrix.cells)
     png(matrix, tmp_path / "matrix.png")
     assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
     assert [file.name for file in tmp_path.iterdir()] == ["matrix.png"]
+
+
+def test_the_colour_of_a_cell_says_what_the_verdict_says() -> None:
+    """An error that counts as recovered has a colour, and one that does not has none."""
+    key = ("x", LATE)
+    errors = {0.0: Known.DIGITS, 1e-6: Known.DIGITS, 5e-3: Known.RECOVERED, 0.1: Known.RECOVERED, 0.11: Known.NOT}
+    assert {error: Cell({key: error}, {}).known(key) for error in errors} == errors
+    assert Cell({}, {}, ciphertext=True).known(key) == Known.NOT
+
+
+def test_every_protection_says_what_it_sets() -> None:
+    keys, rows = differences(Experiment.load(overrides=SMALL))
+    assert set(keys) == {"algorithm.eta", "algorithm.damping", "noise.u_e", "noise.u_w"}
+    assert list(rows) == list(PROTECTIONS)
+    assert rows["both tiers with TLS"] == rows["both tiers"]
+    assert len(set(rows.values())) == len(rows) - 1
 
 
 def test_protections_differ_in_what_they_should_and_nothing_else() -> None:

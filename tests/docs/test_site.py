@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import ViewportSize
 
+from dpp2.adversary.style import STYLE
 from dpp2.algorithms import ALGORITHMS
 from dpp2.problems import PROBLEMS
 from dpp2.schema import keys_of
 from dpp2.topology import TOPOLOGIES
-from tests.docs.pages import ROOT
+from tests.docs.pages import README, ROOT
 from tests.page.browsing import chromium
 from tools import reference
 
@@ -72,15 +73,19 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 MEASURED = """() => ({
     page: document.documentElement.scrollWidth,
     formulas: [...document.querySelectorAll(".formula")].map(one => [one.scrollWidth, getComputedStyle(one).overflowX]),
-    pictures: [...document.querySelectorAll(".md-content p > img")].map(
-        one => [one.getBoundingClientRect().width, getComputedStyle(one.parentElement).overflowX]),
+    pictures: [...document.querySelectorAll(".md-content p > a > img:only-child")].map(
+        one => [one.getBoundingClientRect().right, one.getAttribute("src") === one.parentElement.getAttribute("href")]),
+    tables: [...document.querySelectorAll(".md-typeset table:not([class])")].map(one => {
+        const row = one.querySelector("tbody tr"), cells = [...row.children];
+        return [row.getBoundingClientRect().width, Math.max(...cells.map(cell => cell.scrollWidth - cell.clientWidth))];
+    }),
 })"""
 
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
 def test_the_site_can_be_read_on_a_phone(site: Path) -> None:
-    """Nothing but the box of a formula or a picture scrolls sideways, and words in pictures keep their size."""
+    """Nothing but the box of a formula scrolls sideways; pictures fit, and a tap shows them at their own size."""
     with chromium() as browser:
         page = browser.new_page(viewport=PHONE)
         found = {}
@@ -88,7 +93,46 @@ def test_the_site_can_be_read_on_a_phone(site: Path) -> None:
             page.goto(path.as_uri())
             found[path.name] = page.evaluate(MEASURED)
     assert {name: one["page"] for name, one in found.items() if one["page"] > PHONE["width"]} == {}
-    boxes = [box for one in found.values() for box in (*one["formulas"], *one["pictures"])]
-    assert {scrolls for _, scrolls in boxes} == {"auto"}
-    assert min(width for one in found.values() for width, _ in one["pictures"]) > 600
+    assert {scrolls for one in found.values() for _, scrolls in one["formulas"]} == {"auto"}
     assert max(width for width, _ in found["five-equations.html"]["formulas"]) <= PHONE["width"]
+    pictures = [picture for one in found.values() for picture in one["pictures"]]
+    assert len(pictures) >= 5
+    assert all(right <= PHONE["width"] and opens for right, opens in pictures)
+    tables = [table for one in found.values() for table in one["tables"]]
+    assert min(width for width, _ in tables) > 0.8 * PHONE["width"]
+    assert max(beyond for _, beyond in tables) <= 1  # pixels are rounded
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(600)
+def test_a_row_that_stands_upright_has_every_head_beside_its_cell(site: Path) -> None:
+    """The first one, too; a head that takes two lines makes its row higher."""
+    with chromium() as browser:
+        page = browser.new_page(viewport=PHONE)
+        page.goto((site / "comparison.html").as_uri())
+        page.wait_for_selector(".md-typeset__table")
+        first = page.locator(".md-typeset table tbody tr").first.locator("td").first
+        assert (
+            first.evaluate("one => getComputedStyle(one, '::before').content")
+            == "\"DPP²'s gap over the best other method's\""
+        )
+        assert first.evaluate("one => parseFloat(getComputedStyle(one, '::before').height) <= one.clientHeight")
+
+
+def test_colours_and_letters_of_the_site_are_those_of_every_page() -> None:
+    style = (ROOT / "docs/site.css").read_text(encoding="utf-8")
+    assert set(re.findall(r"#[0-9a-f]{6}", style)) <= set(re.findall(r"#[0-9a-f]{6}", STYLE))
+    assert re.search(r"--sans: (.*);", STYLE)[1] in style  # type: ignore[index]
+
+
+def test_the_site_begins_with_what_the_readme_says_was_found() -> None:
+    readme = README.read_text(encoding="utf-8")
+    start = readme.index("| | what it is")
+    table = readme[start : readme.index("\n\n", start)].replace("](docs/", "](")  # the site begins in docs/
+    assert table in (ROOT / "docs/index.md").read_text(encoding="utf-8")
+
+
+def test_links_are_words() -> None:
+    """Not the names of files, which mean nothing on the site."""
+    pages = (ROOT / "docs").rglob("*.md")
+    assert {page.name for page in pages if re.search(r"\[[\w-]+\.md\]\(", page.read_text(encoding="utf-8"))} == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.store.files import json_text
-from dpp2.studies.compare import page, pictures
+from dpp2.studies.compare import page, pictures, verdicts
 from dpp2.studies.compare.claims import Rankings
 from dpp2.studies.compare.comparison import Comparison, compare
 from dpp2.studies.compare.contenders import Method, methods
@@ -289,13 +290,65 @@ def test_everything_is_written(made: Comparison, tmp_path: Path) -> None:
     assert {one["method"] for one in document["results"]} == {one.label for one in made.results}
     text = paths["page"].read_text()
     assert all(one.reason.split(";")[0] in text for one in made.left_out)
-    assert text.startswith("# Comparison with other methods\n\n**Where is DPP² good, and where not?**")
+    assert text.startswith("# Comparison with other methods\n\n**Is DPP² best at the same ε? ")
+    assert "](privacy.md)" not in text  # this page is not beside it
+    assert "see what is private (docs/privacy.md)." in text
     for picture in ("compare-small.png",):
         assert f"figures/{picture}" in text
         assert (tmp_path / "figures" / picture).read_bytes().startswith(b"\x89PNG")
     for block in text.split("\n\n"):
         lines = [line for line in block.split("\n") if line.startswith("|")]
         assert len({line.replace("\\|", "").count("|") for line in lines}) <= 1
+
+
+def test_links_stay_where_the_pages_are(tmp_path: Path) -> None:
+    (tmp_path / "python.md").write_text("")
+    text = "see [Python](python.md) and [what is private](privacy.md), ![a picture](figures/a.png)"
+    assert page.linked(text, tmp_path) == (
+        "see [Python](python.md) and what is private (docs/privacy.md), ![a picture](figures/a.png)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 second"), (60, "60 seconds"), (100, "2 minutes"), (2460, "41 minutes")]
+)
+def test_minutes_are_counted_as_people_count(seconds: float, said: str, made: Comparison) -> None:
+    text = "\n".join(page.paragraphs(replace(made, seconds=seconds), Rankings(made), "dpp2 compare"))
+    assert f" in {said} of one processor;" in text
+
+
+def test_the_answer_begins_with_one_sentence_that_the_numbers_carry(made: Comparison) -> None:
+    first, *others = verdicts.answer(made, Rankings(made))
+    factors = [one.factor for one in verdicts.standings(made, Rankings(made))]
+    above = sum(factor > 1 for factor in factors)
+    assert above
+    said = "No" if above == len(factors) else "Not everywhere"
+    assert first.startswith(
+        f"**Is DPP² best at the same ε? {said}: in {above} of {len(factors)} cells some other method"
+    )
+    assert len(first.split()) < 30
+    assert max(len(one.split()) for one in others) < 100
+
+
+def test_the_answer_is_true_where_dpp2_wins(made: Comparison) -> None:
+    """The same numbers, with the methods that end lower taken out."""
+    lowest = {one.cell: one.own for one in verdicts.standings(made, Rankings(made))}
+    kept = [
+        one
+        for one in made.results
+        if one.reference or one.papers_own or verdicts.typical(one) > verdicts.typical(lowest[one.job.cell])
+    ]
+    alone = replace(made, results=tuple(kept))
+    first, *others = verdicts.answer(alone, Rankings(alone))
+    assert re.match(
+        r"\*\*Is DPP² best at the same ε\? Yes: in (\d+) of \1 cells? no other method ends lower\.\*\*", first
+    )
+    assert not any(said.startswith("Why:") or "Methods that win" in said for said in others)
+
+
+def test_a_row_that_stands_upright_says_what_its_cells_have(made: Comparison) -> None:
+    text = "\n\n".join(page.paragraphs(made, Rankings(made), "dpp2 compare"))
+    assert "| method: gap Ŵ; F(x̄) − F*; rounds K | ε = 10 |" in text
 
 
 def test_bundled_data_have_what_the_page_promises() -> None:

@@ -55,7 +55,7 @@ class Evidence:
     unscored: str | None  # why there are no errors, if there are none
     tier_one: bool | None  # whether η mixes; None for algorithms without it
     knows_eta: bool  # a participant does
-    noise_left: float  # scale of the noise in the last of these rounds, in units of its first
+    noise_left: float | None  # scale of the noise in the last of these rounds, in units of its first; None: no noise
     epsilon: Epsilon | Unsupported
     account: str  # whose ε that is
     paper_epsilon: PaperEpsilon | Unsupported
@@ -128,10 +128,12 @@ def _hidden(claim: str, what: str, evidence: Evidence) -> Verdict:
 def _persists(claim: str, evidence: Evidence) -> Verdict:
     if evidence.unscored:
         return Verdict(claim, Outcome.NOT_JUDGED, evidence.unscored)
-    left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
-    if evidence.noise_left > _GONE:
-        lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
-        return Verdict(claim, Outcome.NOT_JUDGED, f"{left}: {lasting}")
+    left = "there was no noise"
+    if evidence.noise_left is not None:
+        left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
+        if evidence.noise_left > _GONE:
+            lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
+            return Verdict(claim, Outcome.NOT_JUDGED, f"{left}: {lasting}")
     broken = _recovered(evidence, "x") or _recovered(evidence, "gradient")
     said = f"{left}; x_i {recovery(evidence, 'x')}; ∇f_i {recovery(evidence, 'gradient')}"
     return _attacked(claim, said, broken=broken, evidence=evidence)

@@ -18,19 +18,21 @@ __all__ = ["document", "render"]
 
 def render(report: AuditReport, agent: int = 0) -> str:
     """The whole page; `agent` is the one whose trajectory is shown."""
+    verdict = sentences.verdict(report)
+    unsaid = [one for one in sentences.summary(report) if one not in verdict]
     verdicts = [[one.claim, badge(one.outcome), one.evidence] for one in report.verdicts]
     return page(
         f"Audit of {Path(report.run).resolve().name}",
         sentences.headline(report),
         [
-            summary(sentences.summary(report)),
+            summary(unsaid),
             what_was_run(report.experiment, report.made),
             section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",
             section("To keep in mind", listed([*report.interception.leaks, *notes(report)])),
         ],
-        sentences.verdict(report),
+        verdict,
     )
 
 

@@ -52,9 +52,16 @@ def convergence(report: AuditReport) -> Shown | None:
 
     begins, ends = float(gap[0]), float(gap[-1])
     caption = f"The gap went from {begins:.3e} to {ends:.3e} in {len(gap) - 1} rounds."
-    if np.count_nonzero(gap[1:] > _JUMP * gap[:-1]) > 1:
+    if report.divergence is not None:
+        caption += f" The run diverged: this was plain in round {report.divergence.round}."
+    elif _averages_noise_out(report) and np.count_nonzero(gap[1:] > _JUMP * gap[:-1]) > 1:
         caption += " Where it jumps, a round has added noise that the rounds after it average out."
     return Shown("Did it converge?", panels([panel(draw, "The gap against the round")]), caption)
+
+
+def _averages_noise_out(report: AuditReport) -> bool:
+    """Whether there is noise, and noise that stays: otherwise a jump has another cause."""
+    return report.noise_left is not None and report.noise_left >= 1
 
 
 def errors(report: AuditReport) -> Shown | None:

@@ -20,10 +20,22 @@ _NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
 
 
 def verdict(report: AuditReport) -> str:
-    """The line that the live page shows, too."""
+    """The line that the live page shows, too; after a divergence, beside which little else matters."""
     if report.view is None:
-        return "The eavesdropper hears ciphertext: no attack has anything to work on."
-    return one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
+        said = "The eavesdropper hears ciphertext: no attack has anything to work on."
+    else:
+        said = one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
+    return f"{_diverged(report)} {said}".strip()
+
+
+def _diverged(report: AuditReport) -> str:
+    """That the run diverged, why, and what repairs it, as `dpp2 run` says it; empty if it did not."""
+    found = report.divergence
+    if found is None:
+        return ""
+    finite = report.gaps[np.isfinite(report.gaps)] if report.gaps is not None else np.empty(0)
+    peak = f" (peak gap {finite.max():.3g})" if len(finite) else ""
+    return f"The run diverged, seen in round {found.round}{peak}: {found.explanation}."
 
 
 def headline(report: AuditReport) -> str:
@@ -37,7 +49,7 @@ def headline(report: AuditReport) -> str:
 
 def summary(report: AuditReport) -> list[str]:
     """A handful of sentences for somebody who reads no further."""
-    said = [_who(report)]
+    said = [_diverged(report), _who(report)]
     if report.view is None:
         said.append("Nothing to work on: the channels carried ciphertext, and no attack reads that.")
         said.append(f"What still leaks: {'; '.join(report.interception.leaks)}.")
@@ -58,9 +70,10 @@ def _who(report: AuditReport) -> str:
     observation = report.view.observation
     rounds, agents, dimension = observation.shape
     joined = f", from round {observation.first} on" if observation.first else ""
+    each = "1 number" if dimension == 1 else f"{dimension} numbers"
     return (
         f"The attacker, {who}, heard {rounds} rounds{joined} from {len(report.view.agents)} of {agents} agents, "
-        f"{dimension} numbers per message."
+        f"{each} per message."
     )
 
 
@@ -81,7 +94,9 @@ def _came_back(report: AuditReport, what: str) -> str:
 
 
 def _when(report: AuditReport) -> str:
-    """From which round on x was known to one per cent."""
+    """From which round on x was known to one per cent; nothing where x is no secret."""
+    if report.experiment.algorithm.result_is_covered:
+        return ""
     since = {one.name: one.errors["x"].since.get(0.01) for one in _successful(report)}
     reached = {name: k for name, k in since.items() if k is not None}
     if not reached:
@@ -89,8 +104,9 @@ def _when(report: AuditReport) -> str:
     name = min(reached, key=lambda key: reached[key])
     k = reached[name]
     first = report.view.observation.first if report.view else 0
-    scales = ", ".join(f"{scale[k - first]:.2g} ({noise})" for noise, scale in report.noise.items())
-    return f"From round {k} on, the {name} attack knows x to 1 % or better; the noise then has the scale {scales}."
+    scales = ", ".join(f"{scale[k - first]:.2g} ({noise})" for noise, scale in report.noise.items() if scale.any())
+    noise = f"the noise then has the scale {scales}" if scales else "there was no noise"
+    return f"From round {k} on, the {name} attack knows x to 1 % or better; {noise}."
 
 
 def _successful(report: AuditReport) -> list[Finding]:
@@ -115,10 +131,11 @@ def _few_rounds(report: AuditReport) -> str:
 def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
+    later = "" if report.noise_left is None else " once the noise had gone"
     if report.experiment.algorithm.tier_one is None:
-        return "So nothing hid them once the noise had gone." if persists.outcome is Outcome.BROKEN else ""
+        return f"So nothing hid them{later}." if persists.outcome is Outcome.BROKEN else ""
     if persists.outcome is Outcome.BROKEN:
-        return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
+        return f"So tier one, the mixing through a secret η, did not keep them hidden{later}."
     if hidden.outcome is Outcome.BROKEN:
         return "So tier one, the mixing through a secret η, did not keep them hidden."
     return ""

@@ -13,7 +13,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
-from dpp2.adversary.report import render
+from dpp2.adversary.report import render, sentences
 from dpp2.adversary.report.drawing import power_of_ten
 from dpp2.adversary.report.words import typeset
 from dpp2.adversary.verdicts import best
@@ -210,3 +210,34 @@ def test_protections_differ_in_what_they_should_and_nothing_else() -> None:
 def test_a_matrix_without_two_tiers_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         protected(Experiment.load(overrides=SMALL | change))
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """No noise, and negative curvature: no step size is stable."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        runner.start(Experiment.load("counterexample"), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, SIMPLE, game=False)
+
+
+def test_a_run_that_diverged_says_so_first_and_how_to_repair_it(diverged: AuditReport) -> None:
+    assert diverged.divergence is not None
+    assert diverged.gaps is not None
+    begins = f"The run diverged, seen in round {diverged.divergence.round} (peak gap {diverged.gaps.max():.3g}): "
+    assert sentences.verdict(diverged).startswith(begins)
+    assert "try --set algorithm.damping=" in sentences.verdict(diverged)
+    assert sentences.summary(diverged)[0].startswith(begins)
+    assert render(diverged).count("The run diverged, seen in round") == 1
+
+
+def test_a_run_without_noise_is_not_said_to_have_had_some(diverged: AuditReport) -> None:
+    said = " ".join([*sentences.summary(diverged), *(one.evidence for one in diverged.verdicts)])
+    assert "knows x to 1 % or better; there was no noise." in said
+    assert "there was no noise; x_i recovered" in said
+    assert "1 number per message" in said
+    text = Page(render(diverged)).text
+    for wrong in ("noise had gone", "of its first scale", "average out", "scale 0"):
+        assert wrong not in said + text
+    assert "The run diverged: this was plain in round" in text

@@ -30,6 +30,7 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.privacy.grid import uncovered_round
 from dpp2.stability import Divergence
 from dpp2.store.kept import OBSERVATION, TRUTH, check_window, has_records, records_path
 from dpp2.store.results import check_records, read_divergence
@@ -63,6 +64,11 @@ class PrivacyCost:
     paper_log10: Array
     notes: tuple[str, ...]
     uncovered: str | None = None  # why the run itself found ε = ∞, whatever the formula says
+
+    @property
+    def first_uncovered(self) -> int | None:
+        """The round from which on float64 did not carry the noise."""
+        return uncovered_round(self.uncovered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +300,7 @@ def _evidence(report: AuditReport) -> Evidence:
         account=report.experiment.algorithm.account_in_words,
         paper_epsilon=report.cost.paper_epsilon,
         game=report.game,
+        uncovered=report.cost.uncovered,
         void=[*_void(report.experiment), *([report.cost.uncovered] if report.cost.uncovered else [])],
     )
 

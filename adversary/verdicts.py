@@ -22,6 +22,7 @@ PARAMETER_RECOVERED = 0.01  # the same for a parameter, which is one number and 
 _GONE = 1e-3  # of its first scale: noise that no longer hides anything
 _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Outcome(StrEnum):
@@ -60,6 +61,7 @@ class Evidence:
     account: str  # whose ε that is
     paper_epsilon: PaperEpsilon | Unsupported
     game: GameResult | Unsupported | None
+    uncovered: str | None  # why the formula's ε is not even the price of the messages
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
 
 
@@ -162,11 +164,16 @@ def _dp(claim: str, evidence: Evidence) -> Verdict:
         return Verdict(claim, Outcome.BROKEN, f"ε = ∞: {spent.reason}")
     said = f"ε = {amount(spent)} by {evidence.account}; {papers(evidence.paper_epsilon)}; {_played(evidence.game)}"
     outcome = _tested(evidence)
-    if outcome is Outcome.IN_NAME:
+    if outcome is Outcome.IN_NAME and not evidence.uncovered:
         said += ". It holds in name only: what was overheard may change anybody's odds by a factor of e^ε"
     if evidence.void:
-        said += f". That is the mechanism's: for this run no ε holds, because {' and '.join(evidence.void)}"
+        said += f". The method has this ε; this run does not, because {_in_turn(evidence.void)}"
     return Verdict(claim, outcome, said)
+
+
+def _in_turn(reasons: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(reasons[:-1]), reasons[-1]]))
 
 
 def _tested(evidence: Evidence) -> Outcome:
@@ -193,7 +200,13 @@ def amount(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
     """An ε as people read it."""
     if isinstance(spent, Unsupported) or spent.log10 < _READABLE:
         return str(spent)
-    return f"10^{spent.log10:.1f}"
+    exponent = math.floor(spent.log10)
+    return f"{10 ** (spent.log10 - exponent):.1f}·10{raised(exponent)}"
+
+
+def raised(exponent: int) -> str:
+    """⁻³ for −3: an exponent that needs no markup."""
+    return str(exponent).translate(_RAISED)
 
 
 def papers(claimed: PaperEpsilon | Unsupported) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -131,48 +133,86 @@ def _noise_lines(report: AuditReport) -> dict[str, Array]:
 
 
 def epsilon(report: AuditReport) -> Shown | None:
-    """ε over rounds: the exact account, the paper's, and what the game proves."""
+    """ε over rounds: the exact account as far as it holds, the paper's, and what the game proves."""
     cost, played = report.cost, report.game
-    if isinstance(cost.curve, Unsupported) or not np.isfinite(cost.curve.log10).any():
+    if isinstance(cost.curve, Unsupported):
         return None
-    log10 = np.where(np.isfinite(cost.curve.log10), cost.curve.log10, np.nan)
-    rounds = np.arange(1, len(log10) + 1)
-
-    short = played.game.rounds if isinstance(played, GameResult) else len(rounds)
+    end = cost.first_uncovered
+    log10 = np.where(np.isfinite(cost.curve.log10), cost.curve.log10, np.nan)[:end]
+    if not np.isfinite(log10).any():
+        return None
+    rounds = len(cost.curve.log10)
+    short = played.game.rounds if isinstance(played, GameResult) else rounds
     account = "exact account" if "exact" in report.experiment.algorithm.account_in_words else "account of its author"
-    key = {account: COLOURS[0], "paper's Theorem 3": COLOURS[1], "proven by the game": COLOURS[2]}
+    lines = [_Line(account, COLOURS[0], np.arange(1.0, len(log10) + 1), log10, {"lw": 2})]
+    if np.isfinite(cost.paper_log10).any():
+        lines.append(_Line(_PAPERS, COLOURS[1], cost.paper_rounds, cost.paper_log10, {"lw": 1.4, "ls": "--"}))
+    if isinstance(played, GameResult):
+        lines.append(_proven(played))
 
-    def whole(axes: Axes) -> None:
-        axes.plot(rounds, log10, lw=2, color=COLOURS[0])
-        axes.set(title="log₁₀ ε(K), the whole run", xlabel="rounds K")
+    pictures = [_costs(lines, short, end, "as far as the game goes" if short < rounds else "the whole run")]
+    if short < rounds:
+        pictures.append(_costs(lines[:2], rounds, end, "the whole run"))
+    key = {line.label: line.colour for line in lines}
+    if end is not None:
+        key[f"from round {end} on no ε holds"] = COLOURS[-1]
+    return Shown("What the run costs", panels(pictures, key), _costs_caption(report))
 
-    def begun(axes: Axes) -> None:
-        axes.plot(rounds[:short], log10[:short], lw=2, color=COLOURS[0])
-        shown = cost.paper_rounds <= short
-        axes.plot(cost.paper_rounds[shown], cost.paper_log10[shown], lw=1.4, ls="--", color=COLOURS[1])
-        if isinstance(played, GameResult):
-            proven = np.array([bound.value for bound in played.bounds])
-            with np.errstate(divide="ignore"):
-                points = np.where(proven > 0, np.log10(proven), np.nan)
-            axes.plot(played.stops, points, "o-", ms=4, lw=1, color=COLOURS[2])
-        axes.set(title=f"log₁₀ ε(K), the first {short} rounds", xlabel="rounds K")
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """One account of what rounds cost, in powers of ten."""
+
+    label: str
+    colour: str
+    rounds: Array
+    log10: Array
+    style: dict[str, Any]
+
+
+_PAPERS = "paper's Theorem 3"
+_LARGEST_AXIS = 280  # beyond this power of ten matplotlib cannot scale an axis
+
+
+def _proven(played: GameResult) -> _Line:
+    """What the first rounds prove holds for more of them, so the bound never falls."""
+    proven = np.maximum.accumulate([bound.value for bound in played.bounds])
+    log10 = np.log10(np.where(proven > 0, proven, np.nan))
+    return _Line("proven by the game", COLOURS[2], np.array(played.stops), log10, {"marker": "o", "ms": 4, "lw": 1})
+
+
+def _costs(lines: Sequence[_Line], last: int, end: int | None, which: str) -> str:
+    """One panel: ε on a logarithmic axis in whole powers of ten, or its logarithm where it is too large for that."""
+    inside = [(line, line.rounds <= last) for line in lines]
+    values = np.concatenate([line.log10[shown] for line, shown in inside])
+    low, high = float(np.floor(np.nanmin(values))), float(np.ceil(np.nanmax(values)))
+    plain = low > -_LARGEST_AXIS and high < _LARGEST_AXIS
+
+    def draw(axes: Axes) -> None:
+        for line, shown in inside:
+            log10 = line.log10[shown]
+            axes.plot(line.rounds[shown], 10**log10 if plain else log10, color=line.colour, **line.style)
+        if end is not None and end <= last:
+            axes.axvline(end, color=COLOURS[-1], ls=":", lw=1.4)
+        axes.set(title=f"{'ε(K)' if plain else 'log₁₀ ε(K)'}, {which}", xlabel="rounds K")
+        if plain:
+            axes.set(yscale="log", ylim=(10**low, 10 ** max(high, low + 1)))
         axes.locator_params("x", integer=True)
 
-    pictures = [panel(begun, "ε against the number of rounds, as far as the game goes")]
-    if short < len(rounds):
-        pictures.append(panel(whole, "ε against the number of rounds, the whole run"))
-    if not np.isfinite(cost.paper_log10).any():
-        del key["paper's Theorem 3"]
-    if not isinstance(played, GameResult):
-        del key["proven by the game"]
+    return panel(draw, f"ε against the number of rounds, {which}")
 
-    caption = "Powers of ten: 0 is ε = 1, and e^ε is the factor by which what was overheard can change anybody's odds."
+
+def _costs_caption(report: AuditReport) -> str:
+    played, end = report.game, report.cost.first_uncovered
+    caption = "e^ε is the factor by which what was overheard can change anybody's odds."
+    if end is not None:
+        caption += f" From round {end} on float64 cannot carry the noise: there the exact ε is infinite."
     if isinstance(played, GameResult):
         caption += (
             f" Each point is a lower bound from {played.trials:,} games at confidence "
             f"{percent(played.bound.confidence)}; what the first rounds prove holds for the whole run."
         )
-    return Shown("What the run costs", panels(pictures, key), caption)
+    return caption
 
 
 def trade_off(report: AuditReport) -> Shown | None:

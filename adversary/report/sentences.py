@@ -154,9 +154,20 @@ def _cost(report: AuditReport) -> str:
         return f"No ε can be given: {spent.reason}."
     if spent.log10 == math.inf:
         return f"The run guarantees no ε at all ({spent.reason})."
-    tail = f" (and δ_dp = {spent.tail})" if spent.tail else ""
+    if (first := report.cost.first_uncovered) is not None:
+        return f"No ε holds from round {first} on (float64 cannot carry the noise). {_formulas(report)}"
+    tail = f" (and δ_dp = {spent.tail}{': no promise' if spent.log2_delta >= 0 else ''})" if spent.tail else ""
     whose = report.experiment.algorithm.account_in_words
     return f"The run costs its worst-off agent ε = {amount(spent)}{tail} by {whose}; {papers(claimed)}."
+
+
+def _formulas(report: AuditReport) -> str:
+    """What the account would say if numbers were real numbers, and what the paper says."""
+    spent, claimed = report.cost.epsilon, report.cost.paper_epsilon
+    alone = f"The formula alone gives {amount(spent)}"
+    if isinstance(claimed, Unsupported):
+        return f"{alone}; {papers(claimed)}."
+    return f"{alone}, the paper's {amount(claimed)}."
 
 
 def _proof(report: AuditReport) -> str:

@@ -6,7 +6,10 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dpp2 import BadInput, Experiment
@@ -15,9 +18,12 @@ from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
 from dpp2.adversary.report import render, sentences
 from dpp2.adversary.report.drawing import power_of_ten
+from dpp2.adversary.report.figures import _proven
 from dpp2.adversary.report.words import typeset
 from dpp2.adversary.verdicts import best
 from dpp2.orchestrator import plots, runner
+from dpp2.prepared import PreparedRun
+from dpp2.privacy.account import Account
 from dpp2.studies.heatmap import document, png
 from dpp2.studies.heatmap import render as render_matrix
 from dpp2.studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
@@ -108,7 +114,7 @@ def test_every_figure_speaks(html: str) -> None:
     assert all(figure.get("role") == "img" and len(figure.get("aria-label") or "") > 20 for figure in figures)
     assert len({figure["aria-label"] for figure in figures}) == len(figures)
     assert html.count("<figcaption>") == html.count("<figure>") == 5
-    for label in ("round k", "log₁₀ ε(K)", "three-round", "noise scale"):
+    for label in ("round k", "ε(K), the whole run", "three-round", "noise scale"):
         assert label in page.text
     assert "legend" not in html  # a key stands above its pictures, never over data
 
@@ -241,3 +247,46 @@ def test_a_run_without_noise_is_not_said_to_have_had_some(diverged: AuditReport)
     for wrong in ("noise had gone", "of its first scale", "average out", "scale 0"):
         assert wrong not in said + text
     assert "The run diverged: this was plain in round" in text
+
+
+@pytest.fixture(scope="module")
+def uncovered(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """A run that goes on after its noise has become finer than float64."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        small = SMALL | {"run.rounds": 300}
+        runner.start(Experiment.load(overrides=small), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, SIMPLE[:1], game=False)
+
+
+def test_an_epsilon_that_ended_is_not_summed_up(uncovered: AuditReport) -> None:
+    first = uncovered.cost.first_uncovered
+    assert first is not None
+    assert 50 < first < 300
+    (said,) = (one for one in sentences.summary(uncovered) if "float64" in one)
+    assert re.fullmatch(
+        rf"No ε holds from round {first} on \(float64 cannot carry the noise\)\. "
+        r"The formula alone gives \d\.\d·10[⁰¹²³⁴⁵⁶⁷⁸⁹]+, the paper's \d\.\d·10[⁰¹²³⁴⁵⁶⁷⁸⁹]+\.",
+        said,
+    )
+    text = Page(render(uncovered)).text
+    assert f"from round {first} on no ε holds" in text
+    assert "δ_dp = 1)" not in " ".join(sentences.summary(uncovered))
+
+
+def test_the_picture_of_epsilon_says_why_it_is_infinite(uncovered: AuditReport) -> None:
+    account = PreparedRun.of(uncovered.experiment).account()
+    assert isinstance(account, Account)
+    assert plots.why_infinite(account, 300) == ""
+    why = plots.why_infinite(replace(account, uncovered=204), 300)
+    assert why.startswith("\nε = ∞: from round 204 on the noise is finer than float64")
+
+
+def test_what_a_game_proves_never_falls(report: AuditReport) -> None:
+    """A bound from the first rounds holds for more of them, however little the later ones add."""
+    bounds = tuple(SimpleNamespace(value=value) for value in (0.0, 2.0, 1.0))
+    played: Any = SimpleNamespace(bounds=bounds, stops=(1, 2, 3))
+    log10 = _proven(played).log10
+    assert np.isnan(log10[0])
+    assert log10[1] == log10[2] == np.log10(2.0)

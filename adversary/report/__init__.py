@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpp2.adversary.attacker import WHOLE
 from dpp2.adversary.audit import AuditReport
 from dpp2.adversary.findings import QUANTITIES, Finding
 from dpp2.adversary.report import sentences
@@ -22,7 +23,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
     unsaid = [one for one in sentences.summary(report) if one not in verdict]
     verdicts = [[one.claim, badge(one.outcome), one.evidence] for one in report.verdicts]
     return page(
-        f"Audit of {Path(report.run).resolve().name}",
+        _title(report),
         sentences.headline(report),
         [
             summary(unsaid),
@@ -34,6 +35,12 @@ def render(report: AuditReport, agent: int = 0) -> str:
         ],
         verdict,
     )
+
+
+def _title(report: AuditReport) -> str:
+    """A narrower attacker than the usual one is named: its report is about less."""
+    who = "" if report.attacker.kind == WHOLE else f": {report.attacker.words}"
+    return f"Audit of {Path(report.run).resolve().name}{who}"
 
 
 def _attacks(report: AuditReport) -> str:

@@ -11,7 +11,7 @@ from dpp2.adversary.audit import AuditReport
 from dpp2.adversary.findings import Finding
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.report.further import further, is_damped
-from dpp2.adversary.report.one_line import one_line
+from dpp2.adversary.report.one_line import Heard, how_far, one_line
 from dpp2.adversary.verdicts import RECOVERED, Outcome, amount, best, papers, percent
 from dpp2.privacy import Unsupported
 
@@ -24,8 +24,17 @@ def verdict(report: AuditReport) -> str:
     if report.view is None:
         said = "The eavesdropper hears ciphertext: no attack has anything to work on."
     else:
-        said = one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
+        said = one_line(report.experiment, report.findings, scored=report.truth is not None, heard=_heard(report))[1]
     return f"{_diverged(report)} {said}".strip()
+
+
+def _heard(report: AuditReport) -> Heard:
+    """Of whom the verdict speaks: an attack is scored on the agents that its attacker has heard."""
+    assert report.view is not None
+    agents, attacker = report.view.agents, report.attacker
+    everybody = len(agents) == report.view.observation.shape[1]
+    listener = f"agent {attacker.agent}" if attacker.kind == "neighbour" else "the eavesdropper"
+    return Heard(None if everybody else agents, listener)
 
 
 def _diverged(report: AuditReport) -> str:
@@ -88,9 +97,7 @@ def _came_back(report: AuditReport, what: str) -> str:
     when = f" in {found.rounds.words}" if found.rounds else ""
     if found.recovered:
         return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack} attack{when}."
-    return (
-        f"The {name} were not recovered by these attacks: the closest, {attack}, is off by {100 * error:.0f} %{when}."
-    )
+    return f"The {name} were not recovered by these attacks: {how_far(found)}{when}."
 
 
 def _when(report: AuditReport) -> str:

@@ -290,3 +290,21 @@ def test_what_a_game_proves_never_falls(report: AuditReport) -> None:
     log10 = _proven(played).log10
     assert np.isnan(log10[0])
     assert log10[1] == log10[2] == np.log10(2.0)
+
+
+def test_a_local_report_speaks_of_its_victim_alone(report: AuditReport, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        wide = SMALL | {"problem.dimension": 6, "run.rounds": 100}
+        runner.start(
+            Experiment.load(overrides=wide), tmp_path / "run", stem="run", force=False, progress=lambda *_: None
+        )
+    local = audit(tmp_path / "run", ATTACKS, Attacker("local", 4), game=False)
+    assert "the eavesdropper has agent 4's x to " in sentences.verdict(local)
+    html = render(local, agent=4)
+    assert ": an eavesdropper on the channels of agent 4</title>" in html
+    assert "(blue)" not in Page(html).text  # the victim is green, and nobody else was attacked
+    neighbour = audit(tmp_path / "run", SIMPLE, Attacker("neighbour", 4), game=False)
+    assert "agent 4 has the x of 2 agents to " in sentences.verdict(neighbour)
+    assert "2 agents attacked (blue). Agent 4 (green) is the curious one" in Page(render(neighbour)).text
+    assert "the eavesdropper has every agent's x to " in sentences.verdict(report)

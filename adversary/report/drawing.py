@@ -94,6 +94,7 @@ def _plain_powers(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
             axis.set_major_formatter(lambda value, _: power_of_ten(value))
+            axis.set_minor_formatter(lambda *_: "")
 
 
 def power_of_ten(value: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from dpp2.adversary.audit import AuditReport
 from dpp2.adversary.findings import QUANTITIES, Finding
 from dpp2.adversary.game_result import GameResult, Prediction
-from dpp2.adversary.report.drawing import COLOURS, panel, panels, positive
+from dpp2.adversary.report.drawing import COLOURS, panel, panels, positive, power_of_ten
 from dpp2.adversary.report.network import network
 from dpp2.adversary.report.page import Shown
 from dpp2.adversary.report.trajectory import trajectory
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _DRAWN = {"x": (QUANTITIES["x"], COLOURS[1]), "gradient": (QUANTITIES["gradient"], COLOURS[0])}
 _SMOOTH = 15  # rounds
 _JUMP = 10.0  # a gap that grows by such a factor from one round to the next
+_HIGHEST = 12  # power of ten of an error that is drawn: no picture has room for a run that diverged altogether
 _ROWS = 40  # of a table behind a figure
 
 
@@ -71,7 +72,7 @@ def errors(report: AuditReport) -> Shown | None:
     scored = [one for one in report.findings if one.attack.listens and one.errors.keys() & _DRAWN.keys()]
     if not scored:
         return None
-    first = report.view.observation.first if report.view else 0
+    first, top = report.view.observation.first if report.view else 0, _top(scored)
     noise = next(iter(_noise_lines(report).items()), None)
 
     def picture(finding: Finding) -> str:
@@ -82,7 +83,7 @@ def errors(report: AuditReport) -> Shown | None:
             if noise is not None:
                 k = np.arange(first, first + len(noise[1]))
                 axes.semilogy(k, np.where(noise[1] > 0, noise[1], np.nan), ls=":", lw=1.5, color=COLOURS[-1])
-            axes.set(title=finding.name, ylim=(1e-17, 1e3), yscale="log")
+            axes.set(title=finding.name, ylim=(1e-17, top), yscale="log")
 
         return panel(draw, f"Relative errors of {finding.name} against the round", (3.5, 2.5))
 
@@ -94,13 +95,35 @@ def errors(report: AuditReport) -> Shown | None:
         f"digits. Bold: the median of {_SMOOTH} rounds in a row. Pale: every single round. Where the pale line jumps, "
         "the attack finds the right answer in some rounds and a wrong one in others."
     )
+    if any(_is_sparse(one.errors[what].rounds) for one in scored for what in one.errors.keys() & _DRAWN.keys()):
+        caption += " Points: an attack that has an estimate in few rounds only."
+    if _largest(scored) > top:
+        caption += f" Errors above {power_of_ten(top)} are not shown."
     head, rows = _errors_as_numbers(report, first)
     return Shown("How close each attack comes", panels(map(picture, scored), key, small=True), caption, head, rows)
 
 
+def _largest(scored: Sequence[Finding]) -> float:
+    """Of all errors that are drawn."""
+    rounds = [one.errors[what].rounds for one in scored for what in one.errors.keys() & _DRAWN.keys()]
+    return max((float(np.max(values, where=np.isfinite(values), initial=0.0)) for values in rounds), default=0.0)
+
+
+def _top(scored: Sequence[Finding]) -> float:
+    """Of the axes of all attacks: the power of ten above the largest error, within reason."""
+    return float(10.0 ** np.clip(np.ceil(np.log10(max(_largest(scored), 1.0))), 3, _HIGHEST))
+
+
+def _is_sparse(values: Array) -> bool:
+    return bool(np.count_nonzero(~np.isnan(values)) < len(values) / 2)
+
+
 def _smoothed(axes: Axes, values: Array, first: int, colour: str) -> None:
-    """Every round, pale, and the running median; a median of which most rounds have no estimate is none."""
+    """Every round, pale, and the running median; points where most rounds have no estimate, and so no median."""
     k = np.arange(first, first + len(values))
+    if _is_sparse(values):
+        axes.semilogy(k, values, "o", ms=3, color=colour)
+        return
     axes.semilogy(k, values, lw=0.6, alpha=0.3, color=colour)
     half = _SMOOTH // 2
     padded = np.pad(np.where(np.isnan(values), np.inf, values), half, mode="edge")
@@ -123,12 +146,16 @@ def _shown(error: float) -> str:
     return f"{error:.1e}" if np.isfinite(error) else "–"
 
 
+def _decay(scale: Array) -> str:
+    return "·r^k" if scale[-1] < scale[0] else ""
+
+
 def _noise_lines(report: AuditReport) -> dict[str, Array]:
     """One dotted line per scale, or one for all where they are the same."""
-    named = {f"noise scale {name}·r^k": scale for name, scale in report.noise.items() if scale.any()}
+    named = {f"noise scale {name}{_decay(scale)}": scale for name, scale in report.noise.items() if scale.any()}
     scales = list(named.values())
     if len(scales) > 1 and all(np.array_equal(scales[0], other) for other in scales[1:]):
-        return {f"noise scale {' = '.join(report.noise)}": scales[0]}
+        return {f"noise scale {' = '.join(report.noise)}{_decay(scales[0])}": scales[0]}
     return named
 
 

@@ -18,9 +18,11 @@ from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
 from dpp2.adversary.report import render, sentences
 from dpp2.adversary.report.drawing import power_of_ten
-from dpp2.adversary.report.figures import _proven
+from dpp2.adversary.report.figures import _largest, _proven, _top
+from dpp2.adversary.report.one_line import how_far
 from dpp2.adversary.report.words import typeset
-from dpp2.adversary.verdicts import best
+from dpp2.adversary.scoring import Stretch
+from dpp2.adversary.verdicts import Recovery, best
 from dpp2.orchestrator import plots, runner
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
@@ -308,3 +310,41 @@ def test_a_local_report_speaks_of_its_victim_alone(report: AuditReport, tmp_path
     assert "agent 4 has the x of 2 agents to " in sentences.verdict(neighbour)
     assert "2 agents attacked (blue). Agent 4 (green) is the curious one" in Page(render(neighbour)).text
     assert "the eavesdropper has every agent's x to " in sentences.verdict(report)
+
+
+@pytest.fixture(scope="module")
+def open_x(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """DPP³ sends x openly and takes a gradient in some rounds only."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    changed = ["network.agents=6", "network.topology=ring", "run.rounds=90"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        runner.start(Experiment.load("tier-three", changed), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, game=False)
+
+
+def test_where_x_is_public_the_gradient_is_shown_and_x_is_no_finding(open_x: AuditReport) -> None:
+    said = " ".join([sentences.verdict(open_x), *sentences.summary(open_x)])
+    assert "are no secret of this algorithm" in said
+    assert "knows x" not in said
+    text = Page(render(open_x)).text
+    assert "kept to itself: ∇f of agent 0" in text
+    assert "kept to itself: x" not in text
+    assert "Points: an attack that has an estimate in few rounds only." in text
+    assert "noise scale own (dotted)" in text  # and no r^k: it does not decay
+
+
+def test_what_is_worse_than_guessing_is_not_called_close(open_x: AuditReport) -> None:
+    (found,) = (one for one in open_x.findings if one.name == "best-linear")
+    bad, late = Recovery(found, 1.17, Stretch(3, 5, 1.17)), Recovery(found, 1.17, None)
+    assert how_far(bad) == "no attack beats guessing zero (best: error 1.17, best-linear; guessing: 1)"
+    assert how_far(late) == f"in the last rounds {how_far(bad)}"
+    assert how_far(Recovery(found, 0.74, None)) == "the closest, best-linear, is off by 74 %"
+
+
+def test_errors_are_not_cut_off_in_silence(report: AuditReport) -> None:
+    assert _top(report.findings) >= _largest(report.findings) or _top(report.findings) == 1e12
+    (prior,) = (one for one in report.findings if one.name == "prior")
+    assert _top([prior]) == 1e3
+    wild = replace(prior.errors["x"], rounds=np.array([1.0, 3e7, np.nan, np.inf]))
+    assert _top([replace(prior, errors={"x": wild})]) == 1e8

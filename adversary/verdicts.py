@@ -15,6 +15,7 @@ from enum import StrEnum
 from dpp2.adversary.findings import QUANTITIES, Finding, Skipped
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.scoring import Stretch
+from dpp2.adversary.style import raised
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
@@ -22,7 +23,6 @@ PARAMETER_RECOVERED = 0.01  # the same for a parameter, which is one number and 
 _GONE = 1e-3  # of its first scale: noise that no longer hides anything
 _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Outcome(StrEnum):
@@ -34,6 +34,11 @@ class Outcome(StrEnum):
     IN_NAME = "in name only"  # of an ε that says next to nothing
     VOID = "not of this run"  # of an ε that the mechanism has, and that this run has given away
     NOT_JUDGED = "not judged"
+
+    @property
+    def words(self) -> str:
+        """As a person reads it: the value is what programs look for in audit.json."""
+        return "holds for the method, not for this run" if self is Outcome.VOID else str(self)
 
 
 @dataclass(frozen=True)
@@ -202,11 +207,6 @@ def amount(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
         return str(spent)
     exponent = math.floor(spent.log10)
     return f"{10 ** (spent.log10 - exponent):.1f}·10{raised(exponent)}"
-
-
-def raised(exponent: int) -> str:
-    """⁻³ for −3: an exponent that needs no markup."""
-    return str(exponent).translate(_RAISED)
 
 
 def papers(claimed: PaperEpsilon | Unsupported) -> str:

@@ -28,13 +28,19 @@ def render(report: AuditReport, agent: int = 0) -> str:
         [
             summary(unsaid),
             what_was_run(report.experiment, report.made),
-            section("The paper's claims, judged by this run", table(["claim", "", "evidence"], verdicts)),
+            section("The paper's claims, judged by this run", table(["claim", "verdict", "evidence"], verdicts)),
             *(figure.html() for figure in figures(report, agent)),
             section("All attacks", _attacks(report)) if report.view else "",
-            section("To keep in mind", listed([*report.interception.leaks, *notes(report)])),
+            section("To keep in mind", listed([*report.interception.leaks, *map(_alone, notes(report))])),
         ],
         verdict,
     )
+
+
+def _alone(note: str) -> str:
+    """A note that stands by itself needs no word that says what it is about."""
+    plain = note.removeprefix("experiment: ")
+    return plain[:1].upper() + plain[1:] if plain.startswith("no ") else plain
 
 
 def _title(report: AuditReport) -> str:
@@ -46,14 +52,13 @@ def _title(report: AuditReport) -> str:
 def _attacks(report: AuditReport) -> str:
     first, last = report.last
     measured = [f"error of {symbol}" for symbol in QUANTITIES.values()]
-    head = ["attack", "what it does", *measured, "x to 1 % since", "also found"]
+    head = ["attack", "what it does", *measured, "x within 1 % from", "also found"]
     rows = [
         [one.name, one.attack.summary, *_measured(one), _since(one), also_found(one, damped=is_damped(report))]
         for one in report.findings
     ]
-    skipped = [f"{one.name} was not run: {one.reason}" for one in report.skipped]
     what = f"Relative errors (η: absolute), medians over rounds {first}–{last}; a dash where there is no estimate."
-    return table(head, rows) + listed([report.unscored or what, *skipped])
+    return table(head, rows) + listed([report.unscored or what, *sentences.not_run(report.skipped)])
 
 
 def _measured(finding: Finding) -> list[Markup]:

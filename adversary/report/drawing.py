@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpp2.adversary.report.words import typeset
-from dpp2.adversary.verdicts import raised
+from dpp2.adversary.style import raised
 from dpp2.arrays import Array
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dpp2.adversary.report.words import explained, typeset
+from dpp2.adversary.report.words import code, explained, scientific, typeset
 from dpp2.adversary.style import STYLE
 from dpp2.adversary.verdicts import Outcome
 
@@ -34,6 +34,8 @@ figure svg, figure img { width: 100%; height: auto; display: block; }
 .key { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0 0 .5rem; padding: 0; list-style: none;
        font-size: .875rem; }
 .key span { display: inline-block; width: 1.5rem; border-top: 3px solid; margin-right: .5rem; vertical-align: middle; }
+.n { white-space: nowrap; }
+code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; overflow-wrap: anywhere; }
 sub, sup { line-height: 0; font-size: .75em; }
 abbr { text-decoration: underline dotted 1px; text-underline-offset: .2em; cursor: help; }
 .words { display: grid; grid-template-columns: minmax(7rem, auto) 1fr; gap: .35rem 1.25rem; margin: 0;
@@ -43,6 +45,7 @@ td.heat { background: color-mix(in srgb, var(--alarm) calc(var(--known) * 1%), t
 figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
 details { margin-top: .75rem; }
 .notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
+@media (max-width: 60rem) { th, td { padding-right: .625rem; } }
 @media (max-width: 44rem) {
   .scroll thead { position: absolute; display: block; width: 1px; height: 1px; overflow: hidden;
                   clip-path: inset(50%); }
@@ -120,11 +123,16 @@ def badge(outcome: Outcome) -> Markup:
     """Nothing is green: that attacks failed is no promise."""
     kinds = {Outcome.BROKEN: "broken", Outcome.NOT_RECOVERED: "failed", Outcome.NOT_REFUTED: "failed"}
     kind = kinds.get(outcome, "open")
-    return Markup(f'<td class="{kind}">{outcome}</td>')
+    return Markup(f'<td class="{kind}">{outcome.words}</td>')
 
 
 def number(text: str) -> Markup:
-    return Markup(f'<td class="number">{escape(text)}</td>')
+    return Markup(f'<td class="number">{escape(scientific(text))}</td>')
+
+
+def as_code(text: str) -> Markup:
+    """A cell with what stands in a file, such as u_w, which is no symbol there."""
+    return Markup(f"<td>{code(text)}</td>")
 
 
 def heated(text: str, known: float) -> Markup:

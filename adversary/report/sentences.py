@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from dpp2.adversary.audit import AuditReport
-from dpp2.adversary.findings import Finding
+from dpp2.adversary.findings import Finding, Skipped
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.report.further import further, is_damped
 from dpp2.adversary.report.one_line import Heard, how_far, one_line
@@ -26,6 +26,17 @@ def verdict(report: AuditReport) -> str:
     else:
         said = one_line(report.experiment, report.findings, scored=report.truth is not None, heard=_heard(report))[1]
     return f"{_diverged(report)} {said}".strip()
+
+
+def not_run(skipped: Sequence[Skipped]) -> list[str]:
+    """A sentence for each reason, with all attacks that were left out for it."""
+    reasons: dict[str, list[str]] = {}
+    for one in skipped:
+        reasons.setdefault(one.reason, []).append(one.name)
+    return [
+        f"{names[0]} was not run: {why}" if len(names) == 1 else f"not run ({why}): {', '.join(names)}"
+        for why, names in reasons.items()
+    ]
 
 
 def _heard(report: AuditReport) -> Heard:

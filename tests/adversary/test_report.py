@@ -16,13 +16,15 @@ from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
+from dpp2.adversary.findings import Skipped
 from dpp2.adversary.report import render, sentences
 from dpp2.adversary.report.drawing import power_of_ten
 from dpp2.adversary.report.figures import _largest, _proven, _top
 from dpp2.adversary.report.one_line import how_far
+from dpp2.adversary.report.page import badge
 from dpp2.adversary.report.words import typeset
 from dpp2.adversary.scoring import Stretch
-from dpp2.adversary.verdicts import Recovery, best
+from dpp2.adversary.verdicts import Outcome, Recovery, best
 from dpp2.orchestrator import plots, runner
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
@@ -348,3 +350,29 @@ def test_errors_are_not_cut_off_in_silence(report: AuditReport) -> None:
     assert _top([prior]) == 1e3
     wild = replace(prior.errors["x"], rounds=np.array([1.0, 3e7, np.nan, np.inf]))
     assert _top([replace(prior, errors={"x": wild})]) == 1e8
+
+
+def test_numbers_stay_in_one_piece_and_what_stands_in_files_is_code(html: str) -> None:
+    assert typeset("to 1e-11 (0.0e+00)") == 'to <span class="n">1·10⁻¹¹</span> (<span class="n">0</span>)'
+    assert typeset("declare `noise.u_w`, x_i") == "declare <code>noise.u_w</code>, x<sub>i</sub>"
+    assert typeset("version 1.2e3x, a1e-3") == "version 1.2e3x, a1e-3"
+    assert "`" not in Page(html).text
+    assert re.search(r"<td[^>]*><code>[^<]*u_w = ", html)
+    assert not re.search(r"\d[eE][+-]\d\d", Page(re.sub(r"<code>.*?</code>", "", html)).text)
+
+
+def test_attacks_left_out_for_one_reason_share_a_line() -> None:
+    skipped = [Skipped("a", "needs η"), Skipped("b", "was not chosen"), Skipped("c", "needs η")]
+    assert sentences.not_run(skipped) == ["not run (needs η): a, c", "b was not run: was not chosen"]
+
+
+def test_every_column_has_a_head_and_a_verdict_is_in_words(html: str) -> None:
+    assert '<th scope="col"></th>' not in html
+    assert str(Outcome.VOID) == "not of this run"  # what programs find in audit.json
+    assert "holds for the method, not for this run" in badge(Outcome.VOID)
+    assert "experiment: no ε" not in Page(html).text
+
+
+def test_what_is_not_plain_english_is_explained(html: str) -> None:
+    for word in ("u<sub>w</sub>", "three-round"):
+        assert f"<dt>{word}</dt>" in html

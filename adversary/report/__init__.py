@@ -34,6 +34,7 @@ def render(report: AuditReport, agent: int = 0) -> str:
             section("To keep in mind", listed([*report.interception.leaks, *map(_alone, notes(report))])),
         ],
         verdict,
+        sentences.measured(report),
     )
 
 

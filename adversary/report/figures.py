@@ -179,7 +179,7 @@ def epsilon(report: AuditReport) -> Shown | None:
 
     pictures = [_costs(lines, short, end, "as far as the game goes" if short < rounds else "the whole run")]
     if short < rounds:
-        pictures.append(_costs(lines[:2], rounds, end, "the whole run"))
+        pictures.append(_costs(lines, rounds, end, "the whole run"))
     key = {line.label: line.colour for line in lines}
     if end is not None:
         key[f"from round {end} on no ε holds"] = COLOURS[-1]

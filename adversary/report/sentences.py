@@ -58,6 +58,33 @@ def _diverged(report: AuditReport) -> str:
     return f"The run diverged, seen in round {found.round}{peak}: {found.explanation}."
 
 
+def measured(report: AuditReport) -> list[tuple[str, str]]:
+    """The four numbers that a report is about; a dash for what nobody knows."""
+    gap = report.gaps[-1] if report.gaps is not None and len(report.gaps) else np.nan
+    x = "sent openly" if report.experiment.algorithm.result_is_covered else _least_error(report, "x")
+    return [
+        ("gap at the end", f"{gap:.1e}" if np.isfinite(gap) else "–"),
+        ("error of x_i", x),
+        ("error of ∇f_i", _least_error(report, "gradient")),
+        ("ε", _shown_epsilon(report)),
+    ]
+
+
+def _least_error(report: AuditReport, what: str) -> str:
+    found = best(report.findings, what)
+    return f"{found.error:.1e}" if found else "–"
+
+
+def _shown_epsilon(report: AuditReport) -> str:
+    """∞ where the run has none, whatever the formula says."""
+    spent = report.cost.epsilon
+    if isinstance(spent, Unsupported):
+        return "–"
+    if report.cost.first_uncovered is not None or spent.log10 == math.inf:
+        return "∞"
+    return f"{spent.value:.3g}" if spent.value is not None and spent.value < 1e6 else amount(spent)
+
+
 def headline(report: AuditReport) -> str:
     """One line under the title."""
     experiment = report.experiment

@@ -29,7 +29,7 @@ _MEANINGS = {
     "telling such two apart.",
     r"Hessians": "The second derivatives of the objectives.",
     r"\bgames\b": "In a game an agent has one of two adjacent objectives; somebody who sees everything guesses which.",
-    r"damping|damped": "Our repair of the paper's algorithm, with the number τ.",
+    r"(?<![.\w])damp(?:ing|ed)": "Our repair of the paper's algorithm, with the number τ.",
     r"δ<sub>dp</sub>": "Roughly, the chance that ε fails; it has to be far below one over the number of people.",
     r"(?<![)\w])α(?![ᵢ\w])": "The step size: how far an agent follows its gradient in a round.",
     r"(?<![)\w])β(?!\w)": "The weight of the neighbours' z in a step.",
@@ -42,6 +42,7 @@ _MEANINGS = {
 _SYMBOL = re.compile(r"(?<![\w./-])(∇f|[xfMyzdqewup]|δ|λ|c|b)_(dp|max|ij|[ijwexyv0-9])(?![\w/]|\.\w)")
 _POWER = re.compile(r"(?<![\w.])(10|2|[xweryz]|R)\^((?:[−-]?\d+(?:\.\d+)?)|ε|K|k)(?!\w|\.\w)")
 _SCIENTIFIC = re.compile(r"(?<![\w.])(-?\d(?:\.\d+)?)e([+-]\d+)(?!\w)")
+_NUMBER = re.compile(r"-?\d(?:\.\d+)?·10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+(?: %)?")  # a phone would break it at the dot or at the exponent
 _CODE = re.compile(r"`([^`]+)`")
 # Subscripts and powers stay inside a piece of text: a symbol is explained as a whole.
 _MARKUP = re.compile(
@@ -82,7 +83,7 @@ def _power(digits: str, exponent: int) -> str:
 
 def _typeset(text: str) -> str:
     marked = _POWER.sub(r"\1<sup>\2</sup>", _SYMBOL.sub(r"\1<sub>\2</sub>", escape(text)))
-    return _SCIENTIFIC.sub(lambda found: f'<span class="n">{scientific(found[0])}</span>', marked)
+    return _NUMBER.sub(r'<span class="n">\g<0></span>', scientific(marked))
 
 
 def explained(markup: str) -> str:

@@ -140,7 +140,7 @@ def test_the_verdict_comes_first_then_what_was_run(html: str) -> None:
 def test_words_are_explained_where_they_first_occur_and_once(html: str) -> None:
     page = Page(html)
     titles = [attributes["title"] for tag, attributes in page.tags if tag == "abbr"]
-    assert len(titles) == len(set(titles)) == html.count("<dt>") > 5
+    assert len(titles) == len(set(titles)) == html.partition('class="words"')[2].count("<dt>") > 5
     assert html.index("<abbr") < html.index("The paper&#x27;s claims")
 
 
@@ -353,7 +353,7 @@ def test_errors_are_not_cut_off_in_silence(report: AuditReport) -> None:
 
 
 def test_numbers_stay_in_one_piece_and_what_stands_in_files_is_code(html: str) -> None:
-    assert typeset("to 1e-11 (0.0e+00)") == 'to <span class="n">1·10⁻¹¹</span> (<span class="n">0</span>)'
+    assert typeset("to 1e-11 (0.0e+00)") == 'to <span class="n">1·10⁻¹¹</span> (0)'
     assert typeset("declare `noise.u_w`, x_i") == "declare <code>noise.u_w</code>, x<sub>i</sub>"
     assert typeset("version 1.2e3x, a1e-3") == "version 1.2e3x, a1e-3"
     assert "`" not in Page(html).text
@@ -376,3 +376,13 @@ def test_every_column_has_a_head_and_a_verdict_is_in_words(html: str) -> None:
 def test_what_is_not_plain_english_is_explained(html: str) -> None:
     for word in ("u<sub>w</sub>", "three-round"):
         assert f"<dt>{word}</dt>" in html
+
+
+def test_the_verdict_is_the_heading_and_four_numbers_stand_below(report: AuditReport, uncovered: AuditReport) -> None:
+    html = render(report)
+    (heading,) = re.findall(r"<h1[^>]*>(.*?)</h1>", html)
+    assert re.sub("</?abbr.*?>", "", heading) == typeset(sentences.verdict(report))
+    assert html.index("Audit of run</p>") < html.index("<h1")
+    assert [name for name, _ in sentences.measured(report)] == ["gap at the end", "error of x_i", "error of ∇f_i", "ε"]
+    assert dict(sentences.measured(uncovered))["ε"] == "∞"
+    assert dict(sentences.measured(report))["ε"] not in ("∞", "–")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ from dpp2.store.files import PRIVATE, PUBLIC, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_TITLE = 80  # letters that fit above a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ def why_infinite(account: Account, rounds: int) -> str:
     spent = account.epsilon(rounds)
     if isinstance(spent, Unsupported) or not np.isposinf(spent.log10):
         return ""
-    return f"\nε = ∞: {spent.reason}"
+    return "\n" + fill(f"ε = ∞: {spent.reason}", _TITLE)
 
 
 def frontier(plans: Sequence[AnyPlans], path: Path) -> None:

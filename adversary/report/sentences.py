@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpp2.adversary.report.one_line import Heard, how_far, one_line
 from dpp2.adversary.verdicts import RECOVERED, Outcome, amount, best, papers, percent
 from dpp2.privacy import Unsupported
 
+_FOR_ANOTHER_METHOD = re.compile(r"(rests on .*), but (\S+) was run")  # how `Attack.needs` puts it
 _COUNTS = {3: "Three", 10: "Ten"}
 _NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
 
@@ -29,14 +31,19 @@ def verdict(report: AuditReport) -> str:
 
 
 def not_run(skipped: Sequence[Skipped]) -> list[str]:
-    """A sentence for each reason, with all attacks that were left out for it."""
+    """A line for each reason, with all attacks that were left out for it; attacks on other methods share one."""
     reasons: dict[str, list[str]] = {}
     for one in skipped:
         reasons.setdefault(one.reason, []).append(one.name)
-    return [
-        f"{names[0]} was not run: {why}" if len(names) == 1 else f"not run ({why}): {', '.join(names)}"
-        for why, names in reasons.items()
-    ]
+    lines, others = list[str](), dict[str, list[str]]()
+    for why, names in reasons.items():
+        if found := _FOR_ANOTHER_METHOD.fullmatch(why):
+            others.setdefault(found[2], []).append(f"{', '.join(names)} ({found[1]})")
+        elif len(names) == 1:
+            lines.append(f"{names[0]} was not run: {why}")
+        else:
+            lines.append(f"not run ({why}): {', '.join(names)}")
+    return [*lines, *(f"not made for {method}: {'; '.join(listed)}" for method, listed in others.items())]
 
 
 def _heard(report: AuditReport) -> Heard:

@@ -285,6 +285,7 @@ def test_the_picture_of_epsilon_says_why_it_is_infinite(uncovered: AuditReport) 
     assert plots.why_infinite(account, 300) == ""
     why = plots.why_infinite(replace(account, uncovered=204), 300)
     assert why.startswith("\nε = ∞: from round 204 on the noise is finer than float64")
+    assert max(map(len, why.splitlines())) < 85  # more does not fit above the picture
 
 
 def test_what_a_game_proves_never_falls(report: AuditReport) -> None:
@@ -364,6 +365,12 @@ def test_numbers_stay_in_one_piece_and_what_stands_in_files_is_code(html: str) -
 def test_attacks_left_out_for_one_reason_share_a_line() -> None:
     skipped = [Skipped("a", "needs η"), Skipped("b", "was not chosen"), Skipped("c", "needs η")]
     assert sentences.not_run(skipped) == ["not run (needs η): a, c", "b was not run: was not chosen"]
+    other = [Skipped("d", "rests on rings, but dpp2 was run"), Skipped("e", "rests on stars, but dpp2 was run")]
+    assert sentences.not_run(other) == ["not made for dpp2: d (rests on rings); e (rests on stars)"]
+
+
+def test_the_attacks_say_themselves_that_they_are_for_other_methods(open_x: AuditReport) -> None:
+    assert len(open_x.skipped) > len(sentences.not_run(open_x.skipped)) == 1
 
 
 def test_every_column_has_a_head_and_a_verdict_is_in_words(html: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacker import Attacker
@@ -18,16 +20,18 @@ from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
 from dpp2.adversary.findings import Skipped
 from dpp2.adversary.report import render, sentences
-from dpp2.adversary.report.drawing import power_of_ten
-from dpp2.adversary.report.figures import _largest, _proven, _top
+from dpp2.adversary.report.drawing import COLOURS, power_of_ten
+from dpp2.adversary.report.figures import _largest, _proven, _top, epsilon
 from dpp2.adversary.report.one_line import how_far
 from dpp2.adversary.report.page import badge
 from dpp2.adversary.report.words import typeset
 from dpp2.adversary.scoring import Stretch
 from dpp2.adversary.verdicts import Outcome, Recovery, best
+from dpp2.drawing import draw_convergence
 from dpp2.orchestrator import plots, runner
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.account import Account
+from dpp2.store.results import load
 from dpp2.studies.heatmap import document, png
 from dpp2.studies.heatmap import render as render_matrix
 from dpp2.studies.matrix import EARLY, LATE, PROTECTIONS, WHEN, Matrix, compare, protected
@@ -393,3 +397,23 @@ def test_the_verdict_is_the_heading_and_four_numbers_stand_below(report: AuditRe
     assert [name for name, _ in sentences.measured(report)] == ["gap at the end", "error of x_i", "error of ∇f_i", "ε"]
     assert dict(sentences.measured(uncovered))["ε"] == "∞"
     assert dict(sentences.measured(report))["ε"] not in ("∞", "–")
+
+
+def test_the_key_of_a_run_s_picture_lies_on_no_curve(diverged: AuditReport) -> None:
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    draw_convergence(load(Path(diverged.run)), axes)
+    figure.draw_without_rendering()
+    legend = axes.get_legend()
+    assert legend is not None
+    below = legend.get_window_extent().y1
+    assert 0 < below < axes.get_window_extent().y0
+
+
+def test_every_curve_of_the_key_is_in_every_picture_of_what_a_run_costs(uncovered: AuditReport) -> None:
+    shown = epsilon(uncovered)
+    assert shown is not None
+    assert "paper&#x27;s Theorem 3" in shown.picture
+    for picture in re.findall(r"<svg.*?</svg>", shown.picture, re.DOTALL):
+        assert all(f"stroke: {colour}" in picture for colour in (COLOURS[0], COLOURS[1], COLOURS[-1]))

@@ -31,8 +31,10 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.privacy.grid import uncovered_round
+from dpp2.stability import Divergence
 from dpp2.store.kept import OBSERVATION, TRUTH, check_window, has_records, records_path
-from dpp2.store.results import check_records
+from dpp2.store.results import check_records, read_divergence
 from dpp2.store.rundir import read_metrics
 
 Note = Callable[[str], None]
@@ -64,6 +66,11 @@ class PrivacyCost:
     notes: tuple[str, ...]
     uncovered: str | None = None  # why the run itself found ε = ∞, whatever the formula says
 
+    @property
+    def first_uncovered(self) -> int | None:
+        """The round from which on float64 did not carry the noise."""
+        return uncovered_round(self.uncovered)
+
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
@@ -84,6 +91,7 @@ class AuditReport:
     verdicts: tuple[Verdict, ...]
     made: str = ""  # by which version the run was resolved, and when
     gaps: Array | None = None  # at x^0 … x^K, if the run kept its metrics
+    divergence: Divergence | None = None  # if the run was stopped for it
 
     @property
     def unscored(self) -> str | None:
@@ -91,6 +99,13 @@ class AuditReport:
         if self.view is None:
             return "nothing to work on: the channels carried ciphertext"
         return _NO_TRUTH if self.truth is None else None
+
+    @property
+    def noise_left(self) -> float | None:
+        """The largest share of its first scale that any noise has in the last round; None where there never was any."""
+        firsts = _scales(self.experiment, np.zeros(1, dtype=np.int_))
+        shares = [float(self.noise[name][-1] / first[0]) for name, first in firsts.items() if first[0] > 0]
+        return max(shares, default=None)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -144,6 +159,7 @@ def audit(
         verdicts=(),
         made=_made(run),
         gaps=_gaps(run),
+        divergence=read_divergence(run),
     )
     return replace(report, verdicts=judge(_evidence(report)))
 
@@ -277,13 +293,6 @@ def _scales(experiment: Experiment, k: NDArray[np.int_]) -> dict[str, Array]:
     return {name: np.median(scale, axis=1) for name, scale in scales.items()}
 
 
-def _noise_left(report: AuditReport) -> float:
-    """The largest share of its first scale that any noise has in the last round; 0 where there never was any."""
-    firsts = _scales(report.experiment, np.zeros(1, dtype=np.int_))
-    shares = [report.noise[name][-1] / first[0] for name, first in firsts.items() if first[0] > 0]
-    return float(max(shares, default=0.0))
-
-
 def _evidence(report: AuditReport) -> Evidence:
     return Evidence(
         findings=report.findings,
@@ -293,11 +302,12 @@ def _evidence(report: AuditReport) -> Evidence:
         unscored=report.unscored,
         tier_one=report.experiment.algorithm.tier_one,
         knows_eta=report.attacker.kind == "neighbour",
-        noise_left=_noise_left(report),
+        noise_left=report.noise_left,
         epsilon=report.cost.epsilon,
         account=report.experiment.algorithm.account_in_words,
         paper_epsilon=report.cost.paper_epsilon,
         game=report.game,
+        uncovered=report.cost.uncovered,
         void=[*_void(report.experiment), *([report.cost.uncovered] if report.cost.uncovered else [])],
     )
 

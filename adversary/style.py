@@ -31,3 +31,9 @@ td { padding: .3125rem 1rem .3125rem 0; border-bottom: 1px solid var(--faint); v
 summary { cursor: pointer; color: var(--accent); font-size: .9375rem; padding: .25rem 0; width: fit-content; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 """
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def raised(exponent: int) -> str:
+    """⁻³ for −3: an exponent that needs no markup."""
+    return str(exponent).translate(_RAISED)

@@ -15,6 +15,7 @@ from enum import StrEnum
 from dpp2.adversary.findings import QUANTITIES, Finding, Skipped
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.scoring import Stretch
+from dpp2.adversary.style import raised
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 
 RECOVERED = 0.1  # relative error up to which a quantity counts as recovered
@@ -37,6 +38,11 @@ class Outcome(StrEnum):
     VOID = "not of this run"  # of an ε that the mechanism has, and that this run has given away
     NOT_JUDGED = "not judged"
 
+    @property
+    def words(self) -> str:
+        """As a person reads it: the value is what programs look for in audit.json."""
+        return "holds for the method, not for this run" if self is Outcome.VOID else str(self)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -58,11 +64,12 @@ class Evidence:
     unscored: str | None  # why there are no errors, if there are none
     tier_one: bool | None  # whether η mixes; None for algorithms without it
     knows_eta: bool  # a participant does
-    noise_left: float  # scale of the noise in the last of these rounds, in units of its first
+    noise_left: float | None  # scale of the noise in the last of these rounds, in units of its first; None: no noise
     epsilon: Epsilon | Unsupported
     account: str  # whose ε that is
     paper_epsilon: PaperEpsilon | Unsupported
     game: GameResult | Unsupported | None
+    uncovered: str | None  # why the formula's ε is not even the price of the messages
     void: Sequence[str]  # why no ε holds for this very run, however sound its mechanism
 
 
@@ -131,10 +138,12 @@ def _hidden(claim: str, what: str, evidence: Evidence) -> Verdict:
 def _persists(claim: str, evidence: Evidence) -> Verdict:
     if evidence.unscored:
         return Verdict(claim, Outcome.NOT_JUDGED, evidence.unscored)
-    left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
-    if evidence.noise_left > _GONE:
-        lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
-        return Verdict(claim, Outcome.NOT_JUDGED, f"{left}: {lasting}")
+    left = "there was no noise"
+    if evidence.noise_left is not None:
+        left = f"in round {evidence.last[1]} the noise has {evidence.noise_left:.1e} of its first scale"
+        if evidence.noise_left > _GONE:
+            lasting = "this noise stays" if evidence.noise_left >= 1 else "this run ends before the noise has gone"
+            return Verdict(claim, Outcome.NOT_JUDGED, f"{left}: {lasting}")
     broken = _recovered(evidence, "x") or _recovered(evidence, "gradient")
     said = f"{left}; x_i {recovery(evidence, 'x')}; ∇f_i {recovery(evidence, 'gradient')}"
     return _attacked(claim, said, broken=broken, evidence=evidence)
@@ -163,11 +172,16 @@ def _dp(claim: str, evidence: Evidence) -> Verdict:
         return Verdict(claim, Outcome.BROKEN, f"ε = ∞: {spent.reason}")
     said = f"ε = {amount(spent)} by {evidence.account}; {papers(evidence.paper_epsilon)}; {_played(evidence.game)}"
     outcome = _tested(evidence)
-    if outcome is Outcome.IN_NAME:
+    if outcome is Outcome.IN_NAME and not evidence.uncovered:
         said += ". It holds in name only: what was overheard may change anybody's odds by a factor of e^ε"
     if evidence.void:
-        said += f". That is the mechanism's: for this run no ε holds, because {' and '.join(evidence.void)}"
+        said += f". The method has this ε; this run does not, because {_in_turn(evidence.void)}"
     return Verdict(claim, outcome, said)
+
+
+def _in_turn(reasons: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(reasons[:-1]), reasons[-1]]))
 
 
 def _tested(evidence: Evidence) -> Outcome:
@@ -194,7 +208,8 @@ def amount(spent: Epsilon | PaperEpsilon | Unsupported) -> str:
     """An ε as people read it."""
     if isinstance(spent, Unsupported) or spent.log10 < _READABLE:
         return str(spent)
-    return f"10^{spent.log10:.1f}"
+    exponent = math.floor(spent.log10)
+    return f"{10 ** (spent.log10 - exponent):.1f}·10{raised(exponent)}"
 
 
 def papers(claimed: PaperEpsilon | Unsupported) -> str:

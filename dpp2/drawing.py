@@ -31,14 +31,15 @@ def draw_convergence(result: Result, axes: Axes) -> None:
     metrics, section = result.metrics, result.experiment
     axes.semilogy(metrics.round, positive(metrics.gap), label="gap Ŵ = consensus + stationarity", lw=2)
     axes.semilogy(metrics.round, positive(metrics.consensus), label="consensus ‖x − x̄‖²", lw=1)
-    axes.semilogy(metrics.round, positive(metrics.stationarity), label="stationarity ‖Σ∇f_i‖²/N", lw=1)
+    axes.semilogy(metrics.round, positive(metrics.stationarity), label=r"stationarity ‖Σ$\nabla f_i$‖²/N", lw=1)
     axes.set_title(
         f"{section.algorithm.name} on {section.problem.name}, {section.network.agents} agents, "
         f"{section.network.topology} network"
     )
     axes.set_xlabel("round k")
     axes.set_ylabel("squared distance from the goal")
-    axes.legend()
+    # Below the axes: inside, it would lie on the curves of one run or another.
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 
 def positive(values: Array) -> Array:

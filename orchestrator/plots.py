@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ from dpp2.store.files import PRIVATE, PUBLIC, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_TITLE = 80  # letters that fit above a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,20 +49,31 @@ def epsilon(account: Account, rounds: int, path: Path) -> None:
     paper = [claim.log10 if isinstance(claim, PaperEpsilon) else np.nan for claim in claims]
 
     def draw(axes: Axes) -> None:
+        title = "What K rounds cost the worst-off agent"
         if isinstance(ours, Unsupported):
             axes.text(0.5, 0.5, f"no ε: {ours}", ha="center", va="center", transform=axes.transAxes, wrap=True)
         else:
+            title += why_infinite(account, rounds)
             shown = np.where(np.isfinite(ours.log10), ours.log10, np.nan)
-            if np.isposinf(ours.log10[-1]):
-                axes.text(0.5, 0.5, "ε = ∞: not every round has noise", ha="center", transform=axes.transAxes)
-            axes.plot(np.arange(1, rounds + 1), shown, label="exact account", lw=2)
-            axes.plot(counts, paper, label="paper's Theorem 3", lw=1, ls="--")
-            axes.legend()
-        axes.set_title("What K rounds cost the worst-off agent")
+            if np.isfinite(shown).any():
+                axes.plot(np.arange(1, rounds + 1), shown, label="exact account", lw=2)
+            if np.isfinite(paper).any():
+                axes.plot(counts, paper, label="paper's Theorem 3", lw=1, ls="--")
+            if axes.lines:
+                axes.legend()
+        axes.set_title(title)
         axes.set_xlabel("rounds K")
         axes.set_ylabel("log10 ε(K)")
 
     _save(draw, path)
+
+
+def why_infinite(account: Account, rounds: int) -> str:
+    """A second line for a title, over the picture and not across its lines; empty where ε is finite."""
+    spent = account.epsilon(rounds)
+    if isinstance(spent, Unsupported) or not np.isposinf(spent.log10):
+        return ""
+    return "\n" + fill(f"ε = ∞: {spent.reason}", _TITLE)
 
 
 def frontier(plans: Sequence[AnyPlans], path: Path) -> None:

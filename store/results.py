@@ -87,6 +87,15 @@ def check_records(folder: Path) -> None:
             raise BadInput("RUN", str(folder), f"the {name} that this run has written, but this is another one")
 
 
+def read_divergence(folder: Path) -> Divergence | None:
+    """That a run diverged, and why; None where it did not, or where it was never finished."""
+    try:
+        written = json.loads((folder / NAME).read_text(encoding="utf-8"))["divergence"]
+        return _divergence(written)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _checksums(path: Path) -> dict[str, int] | None:
     """CRC-32 of every array, as the directory of the file has it: nothing is unpacked. None: it is damaged."""
     try:
@@ -97,12 +106,12 @@ def _checksums(path: Path) -> dict[str, int] | None:
 
 
 def _facts(read: Mapping[str, Any]) -> dict[str, Any]:
-    privacy, divergence = read["privacy"], read["divergence"]
+    privacy = read["privacy"]
     return {
         "run_id": str(read["run_id"]),
         "seconds": float(read["seconds"]),
         "report": {name: float(value) for name, value in read["report"].items()},
-        "divergence": Divergence(**{**divergence, "growth": float(divergence["growth"])}) if divergence else None,
+        "divergence": _divergence(read["divergence"]),
         "conditions": [Condition(one["name"], float(one["left"]), float(one["right"])) for one in read["conditions"]],
         "privacy": PrivacyReport(
             _epsilon(privacy["epsilon"]),
@@ -111,6 +120,10 @@ def _facts(read: Mapping[str, Any]) -> dict[str, Any]:
             tuple(privacy["notes"]),
         ),
     }
+
+
+def _divergence(table: Mapping[str, Any] | None) -> Divergence | None:
+    return Divergence(**{**table, "growth": float(table["growth"])}) if table else None
 
 
 def _epsilon(table: Mapping[str, Any]) -> Any:

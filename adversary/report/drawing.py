@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpp2.adversary.report.words import typeset
+from dpp2.adversary.style import raised
 from dpp2.arrays import Array
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": _INK,
     "ytick.color": _INK,
 }
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SVG_DPI = 72  # what matplotlib draws SVG with, whatever it is told
 _FLOOR = 1e-17  # an error below is zero: no logarithm shows it
 
@@ -94,11 +94,12 @@ def _plain_powers(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
             axis.set_major_formatter(lambda value, _: power_of_ten(value))
+            axis.set_minor_formatter(lambda *_: "")
 
 
 def power_of_ten(value: float) -> str:
     """10⁻³ for 0.001."""
-    return "10" + f"{math.log10(value):.0f}".translate(_RAISED)
+    return f"10{raised(round(math.log10(value)))}"
 
 
 def panels(pictures: Iterable[str], key: Mapping[str, str] | None = None, *, small: bool = False) -> str:

@@ -29,19 +29,26 @@ def network(report: AuditReport) -> Shown | None:
     if whole is None or report.view is None or len(whole.P) > _LARGEST:
         return None
     agents, pairs, tapped = len(whole.P), edges(whole.P), report.view.observation.channels
-    attacked, unobserved = len(report.view.agents), len(whole.unobserved)
     focus = report.attacker.agent if report.attacker.kind in _ROLES else None
-    caption = (
-        f"{agents} agents and {len(pairs) // 2} links; {len(tapped)} of {len(pairs)} directed channels are overheard "
-        f"(orange), {attacked} agents attacked (blue)."
-        + (f" Agent {focus} (green) is {_ROLES[report.attacker.kind]}." if focus is not None else "")
-        + (f" {unobserved} channels never reached a wire and stay unobserved." if unobserved else "")
-    )
+    attacked, unobserved = len(set(report.view.agents) - {focus}), len(whole.unobserved)
+    caption = f"{_counted(agents, 'agent')} and {_counted(len(pairs) // 2, 'link')}; {len(tapped)} of "
+    caption += f"{_counted(len(pairs), 'directed channel')} {'is' if len(tapped) == 1 else 'are'} overheard"
+    caption += " (orange)" if len(tapped) else ""
+    caption += f", {_counted(attacked, 'agent')} attacked (blue)." if attacked else "."
+    if focus is not None:
+        caption += f" Agent {focus} (green) is {_ROLES[report.attacker.kind]}."
+    if unobserved:
+        stay = "never reached a wire and stays" if unobserved == 1 else "never reached a wire and stay"
+        caption += f" {_counted(unobserved, 'channel')} {stay} unobserved."
     alt = f"Graph of {agents} agents and {len(pairs) // 2} links with the overheard channels marked"
     colours = [COLOURS[0] if agent in report.view.agents else COLOURS[-1] for agent in range(agents)]
     if focus is not None:
         colours[focus] = COLOURS[2]
     return Shown("The network", svg(lambda figure: _draw(figure, pairs, tapped, colours), alt, (7.0, 4.6)), caption)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def places(agents: int, links: Sequence[tuple[int, int]], *, circle: bool = False) -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dpp2.adversary.report.words import explained, typeset
+from dpp2.adversary.report.words import code, explained, scientific, typeset
 from dpp2.adversary.style import STYLE
 from dpp2.adversary.verdicts import Outcome
 
@@ -16,6 +16,13 @@ _STYLE = (
 body { margin: 0 auto; max-width: 66rem; padding: clamp(1.5rem, 4vw, 3rem) clamp(1rem, 4vw, 2.5rem) 4rem; }
 header { margin: 0 0 1.75rem; }
 header strong { font-weight: 560; font-size: 1.125rem; }
+.kicker { color: var(--quiet); font-size: .9375rem; margin: 0 0 .375rem; overflow-wrap: anywhere; }
+h1.verdict { font-size: clamp(1.2rem, 2.4vw, 1.625rem); line-height: 1.3; letter-spacing: 0; }
+.measured { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem 1.25rem;
+            margin: 1.25rem 0 0; }
+.measured div { border-top: 1px solid var(--line); padding-top: .5rem; }
+.measured dt { color: var(--quiet); font-size: .875rem; }
+.measured dd { margin: 0; font-size: 1.25rem; font-weight: 560; white-space: nowrap; }
 .lead { color: var(--quiet); margin: .5rem 0 0; overflow-wrap: anywhere; }
 main > section { background: var(--card); border: 1px solid var(--line); border-radius: .625rem;
                  padding: clamp(1rem, 2.5vw, 1.75rem); margin: 0 0 1.25rem; }
@@ -34,6 +41,8 @@ figure svg, figure img { width: 100%; height: auto; display: block; }
 .key { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin: 0 0 .5rem; padding: 0; list-style: none;
        font-size: .875rem; }
 .key span { display: inline-block; width: 1.5rem; border-top: 3px solid; margin-right: .5rem; vertical-align: middle; }
+.n { white-space: nowrap; }
+code { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; overflow-wrap: anywhere; }
 sub, sup { line-height: 0; font-size: .75em; }
 abbr { text-decoration: underline dotted 1px; text-underline-offset: .2em; cursor: help; }
 .words { display: grid; grid-template-columns: minmax(7rem, auto) 1fr; gap: .35rem 1.25rem; margin: 0;
@@ -48,6 +57,7 @@ td.recovered, .key i.recovered { background: color-mix(in srgb, var(--alarm) 18%
 figcaption { color: var(--quiet); font-size: .9375rem; margin-top: .6rem; }
 details { margin-top: .75rem; }
 .notes { color: var(--quiet); font-size: .9375rem; padding-left: 1.1rem; }
+@media (max-width: 60rem) { th, td { padding-right: .625rem; } }
 @media (max-width: 44rem) {
   .scroll thead { position: absolute; display: block; width: 1px; height: 1px; overflow: hidden;
                   clip-path: inset(50%); }
@@ -86,19 +96,28 @@ class Shown:
         )
 
 
-def page(title: str, lead: str, body: Sequence[str], verdict: str = "") -> str:
-    """A whole document; `body` is markup already. `verdict` is one line, for those who read no further."""
-    first = f"<p><strong>{typeset(verdict)}</strong></p>" if verdict else ""
+def page(
+    title: str, lead: str, body: Sequence[str], verdict: str = "", measured: Sequence[tuple[str, str]] = ()
+) -> str:
+    """A whole document. `lead` is one sentence; with numbers that were `measured` the verdict is its heading."""
+    top = f"<h1>{escape(title)}</h1>"
+    if measured:
+        top = f'<p class="kicker">{escape(title)}</p><h1 class="verdict">{typeset(verdict)}</h1>{_measured(measured)}'
+    elif verdict:
+        top += f"<p><strong>{typeset(verdict)}</strong></p>"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
         "<body><main>"
-        + explained(
-            f'<header><h1>{escape(title)}</h1>{first}<p class="lead">{typeset(lead)}</p></header>\n' + "\n".join(body)
-        )
+        + explained(f'<header>{top}<p class="lead">{typeset(lead)}</p></header>\n' + "\n".join(body))
         + "\n</main></body></html>\n"
     )
+
+
+def _measured(numbers: Sequence[tuple[str, str]]) -> str:
+    items = "".join(f"<div><dt>{typeset(name)}</dt><dd>{typeset(value)}</dd></div>" for name, value in numbers)
+    return f'<dl class="measured">{items}</dl>'
 
 
 def summary(sentences: Sequence[str]) -> str:
@@ -126,11 +145,16 @@ def badge(outcome: Outcome) -> Markup:
     """Nothing is green: that attacks failed is no promise."""
     kinds = {Outcome.BROKEN: "broken", Outcome.NOT_RECOVERED: "failed", Outcome.NOT_REFUTED: "failed"}
     kind = kinds.get(outcome, "open")
-    return Markup(f'<td class="{kind}">{outcome}</td>')
+    return Markup(f'<td class="{kind}">{outcome.words}</td>')
 
 
 def number(text: str) -> Markup:
-    return Markup(f'<td class="number">{escape(text)}</td>')
+    return Markup(f'<td class="number">{escape(scientific(text))}</td>')
+
+
+def as_code(text: str) -> Markup:
+    """A cell with what stands in a file, such as u_w, which is no symbol there."""
+    return Markup(f"<td>{code(text)}</td>")
 
 
 def heated(text: str, beneath: str, kind: str) -> Markup:

@@ -3,27 +3,93 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from dpp2.adversary.audit import AuditReport
-from dpp2.adversary.findings import Finding
+from dpp2.adversary.findings import Finding, Skipped
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.report.further import further, is_damped
-from dpp2.adversary.report.one_line import one_line
+from dpp2.adversary.report.one_line import Heard, how_far, one_line
 from dpp2.adversary.verdicts import RECOVERED, Outcome, amount, best, papers, percent
 from dpp2.privacy import Unsupported
 
+_FOR_ANOTHER_METHOD = re.compile(r"(rests on .*), but (\S+) was run")  # how `Attack.needs` puts it
 _COUNTS = {3: "Three", 10: "Ten"}
 _NAMES = {"x": "positions x_i", "gradient": "gradients ∇f_i"}
 
 
 def verdict(report: AuditReport) -> str:
-    """The line that the live page shows, too."""
+    """The line that the live page shows, too; after a divergence, beside which little else matters."""
     if report.view is None:
-        return "The eavesdropper hears ciphertext: no attack has anything to work on."
-    return one_line(report.experiment, report.findings, scored=report.truth is not None)[1]
+        said = "The eavesdropper hears ciphertext: no attack has anything to work on."
+    else:
+        said = one_line(report.experiment, report.findings, scored=report.truth is not None, heard=_heard(report))[1]
+    return f"{_diverged(report)} {said}".strip()
+
+
+def not_run(skipped: Sequence[Skipped]) -> list[str]:
+    """A line for each reason, with all attacks that were left out for it; attacks on other methods share one."""
+    reasons: dict[str, list[str]] = {}
+    for one in skipped:
+        reasons.setdefault(one.reason, []).append(one.name)
+    lines, others = list[str](), dict[str, list[str]]()
+    for why, names in reasons.items():
+        if found := _FOR_ANOTHER_METHOD.fullmatch(why):
+            others.setdefault(found[2], []).append(f"{', '.join(names)} ({found[1]})")
+        elif len(names) == 1:
+            lines.append(f"{names[0]} was not run: {why}")
+        else:
+            lines.append(f"not run ({why}): {', '.join(names)}")
+    return [*lines, *(f"not made for {method}: {'; '.join(listed)}" for method, listed in others.items())]
+
+
+def _heard(report: AuditReport) -> Heard:
+    """Of whom the verdict speaks: an attack is scored on the agents that its attacker has heard."""
+    assert report.view is not None
+    agents, attacker = report.view.agents, report.attacker
+    everybody = len(agents) == report.view.observation.shape[1]
+    listener = f"agent {attacker.agent}" if attacker.kind == "neighbour" else "the eavesdropper"
+    return Heard(None if everybody else agents, listener)
+
+
+def _diverged(report: AuditReport) -> str:
+    """That the run diverged, why, and what repairs it, as `dpp2 run` says it; empty if it did not."""
+    found = report.divergence
+    if found is None:
+        return ""
+    finite = report.gaps[np.isfinite(report.gaps)] if report.gaps is not None else np.empty(0)
+    peak = f" (peak gap {finite.max():.3g})" if len(finite) else ""
+    return f"The run diverged, seen in round {found.round}{peak}: {found.explanation}."
+
+
+def measured(report: AuditReport) -> list[tuple[str, str]]:
+    """The four numbers that a report is about; a dash for what nobody knows."""
+    gap = report.gaps[-1] if report.gaps is not None and len(report.gaps) else np.nan
+    x = "sent openly" if report.experiment.algorithm.result_is_covered else _least_error(report, "x")
+    return [
+        ("gap at the end", f"{gap:.1e}" if np.isfinite(gap) else "–"),
+        ("error of x_i", x),
+        ("error of ∇f_i", _least_error(report, "gradient")),
+        ("ε", _shown_epsilon(report)),
+    ]
+
+
+def _least_error(report: AuditReport, what: str) -> str:
+    found = best(report.findings, what)
+    return f"{found.error:.1e}" if found else "–"
+
+
+def _shown_epsilon(report: AuditReport) -> str:
+    """∞ where the run has none, whatever the formula says."""
+    spent = report.cost.epsilon
+    if isinstance(spent, Unsupported):
+        return "–"
+    if report.cost.first_uncovered is not None or spent.log10 == math.inf:
+        return "∞"
+    return f"{spent.value:.3g}" if spent.value is not None and spent.value < 1e6 else amount(spent)
 
 
 def headline(report: AuditReport) -> str:
@@ -37,7 +103,7 @@ def headline(report: AuditReport) -> str:
 
 def summary(report: AuditReport) -> list[str]:
     """A handful of sentences for somebody who reads no further."""
-    said = [_who(report)]
+    said = [_diverged(report), _who(report)]
     if report.view is None:
         said.append("Nothing to work on: the channels carried ciphertext, and no attack reads that.")
         said.append(f"What still leaks: {'; '.join(report.interception.leaks)}.")
@@ -58,9 +124,10 @@ def _who(report: AuditReport) -> str:
     observation = report.view.observation
     rounds, agents, dimension = observation.shape
     joined = f", from round {observation.first} on" if observation.first else ""
+    each = "1 number" if dimension == 1 else f"{dimension} numbers"
     return (
         f"The attacker, {who}, heard {rounds} rounds{joined} from {len(report.view.agents)} of {agents} agents, "
-        f"{dimension} numbers per message."
+        f"{each} per message."
     )
 
 
@@ -75,13 +142,13 @@ def _came_back(report: AuditReport, what: str) -> str:
     when = f" in {found.rounds.words}" if found.rounds else ""
     if found.recovered:
         return f"The {name} were recovered to a relative error of {error:.0e}, by the {attack} attack{when}."
-    return (
-        f"The {name} were not recovered by these attacks: the closest, {attack}, is off by {100 * error:.0f} %{when}."
-    )
+    return f"The {name} were not recovered by these attacks: {how_far(found)}{when}."
 
 
 def _when(report: AuditReport) -> str:
-    """From which round on x was known to one per cent."""
+    """From which round on x was known to one per cent; nothing where x is no secret."""
+    if report.experiment.algorithm.result_is_covered:
+        return ""
     since = {one.name: one.errors["x"].since.get(0.01) for one in _successful(report)}
     reached = {name: k for name, k in since.items() if k is not None}
     if not reached:
@@ -89,8 +156,9 @@ def _when(report: AuditReport) -> str:
     name = min(reached, key=lambda key: reached[key])
     k = reached[name]
     first = report.view.observation.first if report.view else 0
-    scales = ", ".join(f"{scale[k - first]:.2g} ({noise})" for noise, scale in report.noise.items())
-    return f"From round {k} on, the {name} attack knows x to 1 % or better; the noise then has the scale {scales}."
+    scales = ", ".join(f"{scale[k - first]:.2g} ({noise})" for noise, scale in report.noise.items() if scale.any())
+    noise = f"the noise then has the scale {scales}" if scales else "there was no noise"
+    return f"From round {k} on, the {name} attack knows x to 1 % or better; {noise}."
 
 
 def _successful(report: AuditReport) -> list[Finding]:
@@ -115,10 +183,11 @@ def _few_rounds(report: AuditReport) -> str:
 def _meaning(report: AuditReport) -> str:
     """What the first three verdicts come to."""
     hidden, _, persists, _ = report.verdicts
+    later = "" if report.noise_left is None else " once the noise had gone"
     if report.experiment.algorithm.tier_one is None:
-        return "So nothing hid them once the noise had gone." if persists.outcome is Outcome.BROKEN else ""
+        return f"So nothing hid them{later}." if persists.outcome is Outcome.BROKEN else ""
     if persists.outcome is Outcome.BROKEN:
-        return "So tier one, the mixing through a secret η, did not keep them hidden once the noise had gone."
+        return f"So tier one, the mixing through a secret η, did not keep them hidden{later}."
     if hidden.outcome is Outcome.BROKEN:
         return "So tier one, the mixing through a secret η, did not keep them hidden."
     return ""
@@ -137,9 +206,20 @@ def _cost(report: AuditReport) -> str:
         return f"No ε can be given: {spent.reason}."
     if spent.log10 == math.inf:
         return f"The run guarantees no ε at all ({spent.reason})."
-    tail = f" (and δ_dp = {spent.tail})" if spent.tail else ""
+    if (first := report.cost.first_uncovered) is not None:
+        return f"No ε holds from round {first} on (float64 cannot carry the noise). {_formulas(report)}"
+    tail = f" (and δ_dp = {spent.tail}{': no promise' if spent.log2_delta >= 0 else ''})" if spent.tail else ""
     whose = report.experiment.algorithm.account_in_words
     return f"The run costs its worst-off agent ε = {amount(spent)}{tail} by {whose}; {papers(claimed)}."
+
+
+def _formulas(report: AuditReport) -> str:
+    """What the account would say if numbers were real numbers, and what the paper says."""
+    spent, claimed = report.cost.epsilon, report.cost.paper_epsilon
+    alone = f"The formula alone gives {amount(spent)}"
+    if isinstance(claimed, Unsupported):
+        return f"{alone}; {papers(claimed)}."
+    return f"{alone}, the paper's {amount(claimed)}."
 
 
 def _proof(report: AuditReport) -> str:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpp2 import Experiment
-from dpp2.adversary.report.page import listed, section, table
+from dpp2.adversary.report.page import as_code, listed, section, table
 
 _LONGEST = 60  # of a value: a list with one entry per agent is cut
 
 
 def what_was_run(experiment: Experiment, made: str) -> str:
     """A row for each section of the experiment; `made` says by which version, and when."""
-    rows = [[name, _spoken(values)] for name, values in experiment.tables().items() if values]
+    rows = [[name, as_code(_spoken(values))] for name, values in experiment.tables().items() if values]
     return section("What was run", table(["section", "keys"], rows), listed([made] if made else []))
 
 

@@ -22,6 +22,7 @@ are not, float64 rounds value and noise together, and from there on ε = ∞.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -91,6 +92,16 @@ def uncovered(k: int) -> Epsilon:
     """ε of rounds of which round k is not covered."""
     why = f"from round {k} on the noise is finer than float64 can carry beside the values (2⁵³ steps of its grid)"
     return Epsilon(math.inf, None, why)
+
+
+def uncovered_round(why: str | None) -> int | None:
+    """The k of such a reason, as it is kept beside a run; None for every other reason.
+
+    >>> uncovered_round(uncovered(204).reason), uncovered_round("u_e = 0")
+    (204, None)
+    """
+    found = re.match(r"from round (\d+) on the noise is finer", why or "")
+    return int(found[1]) if found else None
 
 
 def first_uncovered(sizes: Array, scales: Array, law: Law) -> int | None:

@@ -129,13 +129,13 @@ def _print(report: AuditReport, path: Path) -> None:
     from dpp2.adversary.verdicts import Outcome
 
     _print_errors(report)
-    for left_out in report.skipped:
-        console.print(f"{left_out.name} was not run: {left_out.reason}")
+    for reason in sentences.not_run(report.skipped):
+        console.print(reason)
     for sentence in sentences.summary(report):
         console.print(f"• {sentence}")
     for verdict in report.verdicts:
         loud = verdict.outcome in (Outcome.BROKEN, Outcome.IN_NAME, Outcome.VOID)
-        word = verdict.outcome.upper() if loud else verdict.outcome
+        word = verdict.outcome.words.upper() if loud else verdict.outcome.words
         console.print(f"{word}: {verdict.claim} — {verdict.evidence}")
     console.print(f"details in {path / 'audit.json'}, the page to read is {path / 'report.html'}")
 

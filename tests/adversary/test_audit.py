@@ -218,7 +218,7 @@ def test_an_epsilon_that_a_run_gave_away_is_not_of_this_run(
     kept, void = (audit(make_run(**LOUD | SECRET | more), ATTACKS[:1]) for more in ({}, given_away))
     assert verdict(kept, CLAIMS[3]).outcome is Outcome.NOT_REFUTED
     assert verdict(void, CLAIMS[3]).outcome is Outcome.VOID
-    assert "for this run no ε holds, because its" in verdict(void, CLAIMS[3]).evidence
+    assert "The method has this ε; this run does not, because its" in verdict(void, CLAIMS[3]).evidence
 
 
 def test_without_a_game_no_epsilon_is_said_to_stand(make_run: MakeRun) -> None:

@@ -6,18 +6,32 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacker import Attacker
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.audit import AuditReport, audit
-from dpp2.adversary.report import render
-from dpp2.adversary.report.drawing import power_of_ten
+from dpp2.adversary.findings import Skipped
+from dpp2.adversary.report import render, sentences
+from dpp2.adversary.report.drawing import COLOURS, power_of_ten
+from dpp2.adversary.report.figures import _largest, _proven, _top, epsilon
+from dpp2.adversary.report.one_line import how_far
+from dpp2.adversary.report.page import badge
 from dpp2.adversary.report.words import typeset
-from dpp2.adversary.verdicts import best
+from dpp2.adversary.scoring import Stretch
+from dpp2.adversary.verdicts import Outcome, Recovery, best
+from dpp2.drawing import draw_convergence
 from dpp2.orchestrator import plots, runner
+from dpp2.prepared import PreparedRun
+from dpp2.privacy.account import Account
+from dpp2.store.results import load
 from dpp2.studies.heatmap import document, png
 from dpp2.studies.heatmap import render as render_matrix
 from dpp2.studies.matrix import (
@@ -119,7 +133,7 @@ def test_every_figure_speaks(html: str) -> None:
     assert all(figure.get("role") == "img" and len(figure.get("aria-label") or "") > 20 for figure in figures)
     assert len({figure["aria-label"] for figure in figures}) == len(figures)
     assert html.count("<figcaption>") == html.count("<figure>") == 5
-    for label in ("round k", "log₁₀ ε(K)", "three-round", "noise scale"):
+    for label in ("round k", "ε(K), the whole run", "three-round", "noise scale"):
         assert label in page.text
     assert "legend" not in html  # a key stands above its pictures, never over data
 
@@ -141,7 +155,7 @@ def test_the_verdict_comes_first_then_what_was_run(html: str) -> None:
 def test_words_are_explained_where_they_first_occur_and_once(html: str) -> None:
     page = Page(html)
     titles = [attributes["title"] for tag, attributes in page.tags if tag == "abbr"]
-    assert len(titles) == len(set(titles)) == html.count("<dt>") > 5
+    assert len(titles) == len(set(titles)) == html.partition('class="words"')[2].count("<dt>") > 5
     assert html.index("<abbr") < html.index("The paper&#x27;s claims")
 
 
@@ -245,3 +259,196 @@ def test_protections_differ_in_what_they_should_and_nothing_else() -> None:
 def test_a_matrix_without_two_tiers_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(BadInput):
         protected(Experiment.load(overrides=SMALL | change))
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """No noise, and negative curvature: no step size is stable."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        runner.start(Experiment.load("counterexample"), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, SIMPLE, game=False)
+
+
+def test_a_run_that_diverged_says_so_first_and_how_to_repair_it(diverged: AuditReport) -> None:
+    assert diverged.divergence is not None
+    assert diverged.gaps is not None
+    begins = f"The run diverged, seen in round {diverged.divergence.round} (peak gap {diverged.gaps.max():.3g}): "
+    assert sentences.verdict(diverged).startswith(begins)
+    assert "try --set algorithm.damping=" in sentences.verdict(diverged)
+    assert sentences.summary(diverged)[0].startswith(begins)
+    assert render(diverged).count("The run diverged, seen in round") == 1
+
+
+def test_a_run_without_noise_is_not_said_to_have_had_some(diverged: AuditReport) -> None:
+    said = " ".join([*sentences.summary(diverged), *(one.evidence for one in diverged.verdicts)])
+    assert "knows x to 1 % or better; there was no noise." in said
+    assert "there was no noise; x_i recovered" in said
+    assert "1 number per message" in said
+    text = Page(render(diverged)).text
+    for wrong in ("noise had gone", "of its first scale", "average out", "scale 0"):
+        assert wrong not in said + text
+    assert "The run diverged: this was plain in round" in text
+
+
+@pytest.fixture(scope="module")
+def uncovered(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """A run that goes on after its noise has become finer than float64."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        small = SMALL | {"run.rounds": 300}
+        runner.start(Experiment.load(overrides=small), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, SIMPLE[:1], game=False)
+
+
+def test_an_epsilon_that_ended_is_not_summed_up(uncovered: AuditReport) -> None:
+    first = uncovered.cost.first_uncovered
+    assert first is not None
+    assert 50 < first < 300
+    (said,) = (one for one in sentences.summary(uncovered) if "float64" in one)
+    assert re.fullmatch(
+        rf"No ε holds from round {first} on \(float64 cannot carry the noise\)\. "
+        r"The formula alone gives \d\.\d·10[⁰¹²³⁴⁵⁶⁷⁸⁹]+, the paper's \d\.\d·10[⁰¹²³⁴⁵⁶⁷⁸⁹]+\.",
+        said,
+    )
+    text = Page(render(uncovered)).text
+    assert f"from round {first} on no ε holds" in text
+    assert "δ_dp = 1)" not in " ".join(sentences.summary(uncovered))
+
+
+def test_the_picture_of_epsilon_says_why_it_is_infinite(uncovered: AuditReport) -> None:
+    account = PreparedRun.of(uncovered.experiment).account()
+    assert isinstance(account, Account)
+    assert plots.why_infinite(account, 300) == ""
+    why = plots.why_infinite(replace(account, uncovered=204), 300)
+    assert why.startswith("\nε = ∞: from round 204 on the noise is finer than float64")
+    assert max(map(len, why.splitlines())) < 85  # more does not fit above the picture
+
+
+def test_what_a_game_proves_never_falls(report: AuditReport) -> None:
+    """A bound from the first rounds holds for more of them, however little the later ones add."""
+    bounds = tuple(SimpleNamespace(value=value) for value in (0.0, 2.0, 1.0))
+    played: Any = SimpleNamespace(bounds=bounds, stops=(1, 2, 3))
+    log10 = _proven(played).log10
+    assert np.isnan(log10[0])
+    assert log10[1] == log10[2] == np.log10(2.0)
+
+
+def test_a_local_report_speaks_of_its_victim_alone(report: AuditReport, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        wide = SMALL | {"problem.dimension": 6, "run.rounds": 100}
+        runner.start(
+            Experiment.load(overrides=wide), tmp_path / "run", stem="run", force=False, progress=lambda *_: None
+        )
+    local = audit(tmp_path / "run", ATTACKS, Attacker("local", 4), game=False)
+    assert "the eavesdropper has agent 4's x to " in sentences.verdict(local)
+    html = render(local, agent=4)
+    assert ": an eavesdropper on the channels of agent 4</title>" in html
+    assert "(blue)" not in Page(html).text  # the victim is green, and nobody else was attacked
+    neighbour = audit(tmp_path / "run", SIMPLE, Attacker("neighbour", 4), game=False)
+    assert "agent 4 has the x of 2 agents to " in sentences.verdict(neighbour)
+    assert "2 agents attacked (blue). Agent 4 (green) is the curious one" in Page(render(neighbour)).text
+    assert "the eavesdropper has every agent's x to " in sentences.verdict(report)
+
+
+@pytest.fixture(scope="module")
+def open_x(tmp_path_factory: pytest.TempPathFactory) -> AuditReport:
+    """DPP³ sends x openly and takes a gradient in some rounds only."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    changed = ["network.agents=6", "network.topology=ring", "run.rounds=90"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "convergence", lambda result, path: None)
+        runner.start(Experiment.load("tier-three", changed), path, stem="run", force=False, progress=lambda *_: None)
+    return audit(path, game=False)
+
+
+def test_where_x_is_public_the_gradient_is_shown_and_x_is_no_finding(open_x: AuditReport) -> None:
+    said = " ".join([sentences.verdict(open_x), *sentences.summary(open_x)])
+    assert "are no secret of this algorithm" in said
+    assert "knows x" not in said
+    text = Page(render(open_x)).text
+    assert "kept to itself: ∇f of agent 0" in text
+    assert "kept to itself: x" not in text
+    assert "Points: an attack that has an estimate in few rounds only." in text
+    assert "noise scale own (dotted)" in text  # and no r^k: it does not decay
+
+
+def test_what_is_worse_than_guessing_is_not_called_close(open_x: AuditReport) -> None:
+    (found,) = (one for one in open_x.findings if one.name == "best-linear")
+    bad, late = Recovery(found, 1.17, Stretch(3, 5, 1.17)), Recovery(found, 1.17, None)
+    assert how_far(bad) == "no attack beats guessing zero (best: error 1.17, best-linear; guessing: 1)"
+    assert how_far(late) == f"in the last rounds {how_far(bad)}"
+    assert how_far(Recovery(found, 0.74, None)) == "the closest, best-linear, is off by 74 %"
+
+
+def test_errors_are_not_cut_off_in_silence(report: AuditReport) -> None:
+    assert _top(report.findings) >= _largest(report.findings) or _top(report.findings) == 1e12
+    (prior,) = (one for one in report.findings if one.name == "prior")
+    assert _top([prior]) == 1e3
+    wild = replace(prior.errors["x"], rounds=np.array([1.0, 3e7, np.nan, np.inf]))
+    assert _top([replace(prior, errors={"x": wild})]) == 1e8
+
+
+def test_numbers_stay_in_one_piece_and_what_stands_in_files_is_code(html: str) -> None:
+    assert typeset("to 1e-11 (0.0e+00)") == 'to <span class="n">1·10⁻¹¹</span> (0)'
+    assert typeset("declare `noise.u_w`, x_i") == "declare <code>noise.u_w</code>, x<sub>i</sub>"
+    assert typeset("version 1.2e3x, a1e-3") == "version 1.2e3x, a1e-3"
+    assert "`" not in Page(html).text
+    assert re.search(r"<td[^>]*><code>[^<]*u_w = ", html)
+    assert not re.search(r"\d[eE][+-]\d\d", Page(re.sub(r"<code>.*?</code>", "", html)).text)
+
+
+def test_attacks_left_out_for_one_reason_share_a_line() -> None:
+    skipped = [Skipped("a", "needs η"), Skipped("b", "was not chosen"), Skipped("c", "needs η")]
+    assert sentences.not_run(skipped) == ["not run (needs η): a, c", "b was not run: was not chosen"]
+    other = [Skipped("d", "rests on rings, but dpp2 was run"), Skipped("e", "rests on stars, but dpp2 was run")]
+    assert sentences.not_run(other) == ["not made for dpp2: d (rests on rings); e (rests on stars)"]
+
+
+def test_the_attacks_say_themselves_that_they_are_for_other_methods(open_x: AuditReport) -> None:
+    assert len(open_x.skipped) > len(sentences.not_run(open_x.skipped)) == 1
+
+
+def test_every_column_has_a_head_and_a_verdict_is_in_words(html: str) -> None:
+    assert '<th scope="col"></th>' not in html
+    assert str(Outcome.VOID) == "not of this run"  # what programs find in audit.json
+    assert "holds for the method, not for this run" in badge(Outcome.VOID)
+    assert "experiment: no ε" not in Page(html).text
+
+
+def test_what_is_not_plain_english_is_explained(html: str) -> None:
+    for word in ("u<sub>w</sub>", "three-round"):
+        assert f"<dt>{word}</dt>" in html
+
+
+def test_the_verdict_is_the_heading_and_four_numbers_stand_below(report: AuditReport, uncovered: AuditReport) -> None:
+    html = render(report)
+    (heading,) = re.findall(r"<h1[^>]*>(.*?)</h1>", html)
+    assert re.sub("</?abbr.*?>", "", heading) == typeset(sentences.verdict(report))
+    assert html.index("Audit of run</p>") < html.index("<h1")
+    assert [name for name, _ in sentences.measured(report)] == ["gap at the end", "error of x_i", "error of ∇f_i", "ε"]
+    assert dict(sentences.measured(uncovered))["ε"] == "∞"
+    assert dict(sentences.measured(report))["ε"] not in ("∞", "–")
+
+
+def test_the_key_of_a_run_s_picture_lies_on_no_curve(diverged: AuditReport) -> None:
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    draw_convergence(load(Path(diverged.run)), axes)
+    figure.draw_without_rendering()
+    legend = axes.get_legend()
+    assert legend is not None
+    below = legend.get_window_extent().y1
+    assert 0 < below < axes.get_window_extent().y0
+
+
+def test_every_curve_of_the_key_is_in_every_picture_of_what_a_run_costs(uncovered: AuditReport) -> None:
+    shown = epsilon(uncovered)
+    assert shown is not None
+    assert "paper&#x27;s Theorem 3" in shown.picture
+    for picture in re.findall(r"<svg.*?</svg>", shown.picture, re.DOTALL):
+        assert all(f"stroke: {colour}" in picture for colour in (COLOURS[0], COLOURS[1], COLOURS[-1]))

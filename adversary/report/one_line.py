@@ -19,6 +19,9 @@ def one_line(experiment: Experiment, findings: Sequence[Finding], *, scored: boo
     found, aside = best(findings, what), "; x is public here" if what == "gradient" else ""
     if found is None:
         return None, f"No attack that applies gives an estimate of the {_NAMES[what]} yet{aside}."
+    if found.rounds and found.glimpsed(what):
+        had = f"the eavesdropper had all {_NAMES[what]} to {found.error:.0e} there, and not for long"
+        return True, f"Glimpsed in {found.rounds.words}: {had} ({found.finding.name} attack)."
     return found.recovered, _spoken(found, _NAMES[what], aside)
 
 

@@ -31,7 +31,7 @@ const MARKS = /`([^`]+)`|(?<![\w./-])(∇f|[xfMyzdqewup]|δ|λ|c|b)_(dp|max|ij|[
 export function typeset(text) {
   const made = [];
   let from = 0;
-  const plain = (part) => made.push(part.replace(/(\d) (?=%)/g, "$1\u00a0").replace(/(\d\.\d{5})\d{3,}/g, "$1…"));
+  const plain = (part) => made.push(whole(part));
   for (const found of text.matchAll(MARKS)) {
     plain(text.slice(from, found.index));
     if (found[1]) made.push(element("code", {}, found[1]));
@@ -41,6 +41,15 @@ export function typeset(text) {
   }
   plain(text.slice(from));
   return made;
+}
+
+// What belongs together stays on one line: 5e-13 is 5·10⁻¹³, and neither 17 % nor --tap is broken in two.
+function whole(text) {
+  return text
+    .replace(/(?<![\w.])(\d(?:\.\d+)?)e([-+]?)0*(\d+)(?!\w)/g, (_, digits, sign, exponent) => `${digits}·${power(Number(sign + exponent))}`)
+    .replace(/(\d\.\d{5})\d{3,}/g, "$1…")
+    .replace(/(\d) (?=%)/g, "$1\u00a0")
+    .replace(/--(?=[a-z])/g, "-\u2060-\u2060");
 }
 
 export function sayTypeset(target, text) {

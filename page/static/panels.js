@@ -224,7 +224,7 @@ export function overheard(state, quantity) {
   byId("leaks").replaceChildren(...leaks.map((leak) => element("li", {}, ...typeset(leak))));
   body.hidden = !found || found.ciphertext.length > 0;
   if (!found) {
-    say(byId("overheard-source"), silence(state));
+    sayTypeset(byId("overheard-source"), silence(state));
     return;
   }
   const span = found.ciphertext.length ? "" : `: rounds ${found.first} to ${found.last}, ${found.channels} channels`;

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from dpp2.adversary.findings import QUANTITIES, Finding, Skipped
 from dpp2.adversary.game_result import GameResult
 from dpp2.adversary.scoring import Stretch
@@ -23,6 +25,8 @@ PARAMETER_RECOVERED = 0.01  # the same for a parameter, which is one number and 
 _GONE = 1e-3  # of its first scale: noise that no longer hides anything
 _LARGE = 10.0  # an ε from which on a guarantee is one in name only
 _READABLE = 6  # digits before the point
+_ALIKE = 1.1  # errors at the end that differ by less are the same: then the whole run decides
+_LASTING = 3  # rounds in a row in which something is recovered before it is more than a glimpse
 
 
 PROMISED = "ε-DP of f_i"  # the claim that ε is about
@@ -95,16 +99,35 @@ class Recovery:
     def recovered(self) -> bool:
         return self.error <= RECOVERED
 
+    def glimpsed(self, what: str) -> bool:
+        """Whether it is recovered in a round or two in a row and not for longer; claims are counted, where they are."""
+        if self.rounds is None or self.rounds.first != self.rounds.last or not self.recovered:
+            return False
+        errors = self.finding.errors[what].rounds
+        close = errors[~np.isnan(errors)] <= RECOVERED
+        width = min(_LASTING, len(close))
+        return not np.lib.stride_tricks.sliding_window_view(close, width).all(axis=1).any()
+
 
 def best(findings: Sequence[Finding], what: str) -> Recovery | None:
     """The least error among the attacks that listen: at the end if it is recovered there, or else in any stretch."""
     listening = [one for one in findings if one.attack.listens]
     late = [Recovery(one, error, None) for one in listening if (error := one.error(what)) is not None]
     ever = [Recovery(one, at.error, at) for one in listening if (at := one.closest(what))]
-    at_the_end, at_best = (min(found, key=lambda one: one.error, default=None) for found in (late, ever))
+    least = min((one.error for one in late), default=0.0)
+    at_the_end = min(
+        (one for one in late if one.error <= _ALIKE * least), key=lambda one: _over_all(one, what), default=None
+    )
+    at_best = min(ever, key=lambda one: one.error, default=None)
     if at_the_end is None or at_best is None or at_the_end.recovered:
         return at_the_end or at_best
     return at_best if at_best.recovered else at_the_end
+
+
+def _over_all(found: Recovery, what: str) -> float:
+    """The median over all rounds."""
+    errors = found.finding.errors[what].rounds
+    return float(np.median(errors[~np.isnan(errors)]))
 
 
 def recovery(evidence: Evidence, what: str) -> str:

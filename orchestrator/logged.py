@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,9 @@ from dpp2.orchestrator.transports.base import Interrupted, RunFailed
 from dpp2.prepared import PreparedRun
 from dpp2.privacy.grid import uncovered
 from dpp2.store.events import Began, Ended, EventLog, Happened, NodeState, Rounds
+from dpp2.store.ledgers import LedgerFile
 from dpp2.store.rundir import RunDirectory
+from dpp2.thinning import chosen
 
 if TYPE_CHECKING:
     from dpp2.orchestrator.drive import Drive, NodeStatus
@@ -33,14 +35,26 @@ def logged(simulation: Simulation, directory: RunDirectory) -> Iterator[Callable
     try:
         yield lambda result: _end(log, result, simulation)
     except Interrupted as stopped:
-        log.add(Ended(stopped.k, "interrupted", str(stopped)))
+        log.add(Ended(stopped.k, "interrupted", str(stopped), charged=stopped.charged))
         raise
     except (RunFailed, BadInput) as failure:
         if log.begun:  # a resumption that is refused is no news of the run
-            log.add(Ended(simulation.k, "failed", str(failure)))
+            log.add(Ended(simulation.k, "failed", str(failure), charged=charged(simulation, directory)))
         raise
     finally:
         log.close()
+
+
+def charged(simulation: Simulation, directory: RunDirectory) -> int | None:
+    """Rounds that the ledger holds against a run whose nodes charge by themselves, once they have ended.
+
+    None for an embedded run: there a round is complete before the next one is sent.
+    """
+    if simulation.experiment.run.transport == "embedded" or not directory.ledger.exists():
+        return None
+    with suppress(BadInput):  # a ledger that cannot be read says so when the run goes on
+        return LedgerFile(directory.ledger).rounds_charged(simulation.budget)
+    return None
 
 
 def _end(log: EventLog, result: Result, simulation: Simulation) -> None:
@@ -59,11 +73,11 @@ def _end(log: EventLog, result: Result, simulation: Simulation) -> None:
 
 
 def _points(columns: Mapping[str, Array], first: int, last: int, most: int) -> list[list[float]]:
-    """The metrics of some of the rounds first … last−1, the last one among them."""
+    """The metrics of some of the rounds first … last−1: the last one, and the peaks of the gap, among them."""
     if last <= first:
         return []
-    chosen = np.unique(np.linspace(first, last - 1, min(most, last - first)).astype(int))
-    return [[float(columns[name][k]) for name in _METRICS] for k in chosen]
+    rounds = first + chosen(np.asarray(columns["gap"][first:last]), most)
+    return [[float(columns[name][k]) for name in _METRICS] for k in rounds]
 
 
 class LoggedMetrics:

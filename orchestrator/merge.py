@@ -113,6 +113,17 @@ class NodeFolder:
         return lost | ({"x": self.records("x", self.dimension, range(k, k + 1))[0]} if self.has("x") else {})
 
 
+def completed(folders: Sequence[Path]) -> int | None:
+    """Rounds that every node has completed, as their last checkpoints have it; None if one of them cannot be read.
+
+    A node that is stopped finishes its round and writes down more than it had told.
+    """
+    try:
+        return min((int(final_state(folder)["k"]) for folder in folders), default=None)
+    except (NodeFailed, OSError, ValueError, KeyError):
+        return None
+
+
 @dataclass(frozen=True)
 class FolderRecords:
     """The files that a node appends to."""

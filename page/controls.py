@@ -17,6 +17,7 @@ from dpp2.errors import UnknownName
 
 MOST_AGENTS, MOST_ROUNDS = 200, 2000
 _MOST_NUMBERS = 400_000  # agents · rounds
+_MOST_NOISE = 1e6  # the paper's is 1; numbers of a run are some thousands
 TOPOLOGIES = ("geometric", "ring", "path", "star", "complete", "grid", "torus", "tree", "erdos-renyi", "small-world")
 _PROBLEMS: dict[str, tuple[str, ...]] = {
     "paper": (),
@@ -69,7 +70,7 @@ class Controls:
         _within("agents", self.agents, 2, MOST_AGENTS)
         _within("rounds", self.rounds, 1, MOST_ROUNDS)
         _within("colluders", self.colluders, 0, 3)
-        _number("u", self.u, math.inf)
+        _number("u", self.u, _MOST_NOISE)
         _number("r", self.r, 1)
         _number("damping", self.damping, math.inf)
         _number("ratio", self.ratio, 100_000)
@@ -103,7 +104,10 @@ class Controls:
     def _three(self) -> list[str]:
         """ε is what this tier starts from; without one, its own scale is u."""
         scale = f"noise.own={self.u}" if self.epsilon is None else f"privacy.budget={self.epsilon}"
-        return [*_TIER_THREE, f"noise.ratio={self.ratio}", f"privacy.colluders={self.colluders}", scale]
+        declared = (
+            ["problem.scale=3.53"] if self.agents == PAPER.agents else []
+        )  # as experiments/tier-three.toml has it
+        return [*_TIER_THREE, *declared, f"noise.ratio={self.ratio}", f"privacy.colluders={self.colluders}", scale]
 
     def experiment(self) -> tuple[Experiment, list[str]]:
         """The experiment, and the overrides that make it of the paper's."""

@@ -34,6 +34,8 @@ class NetworkDocument:
     groups: Sequence[Sequence[int]]  # agents that are hosted together; none: all in one process
     x_is_public: bool  # the algorithm publishes x, and what it protects are gradients
     budget: float | None
+    resume: str = ""  # the command that goes on with the run once it is interrupted
+    audited: str = ""  # what `dpp2 audit` has said of what is protected, if it has looked at the run
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class ProgressDocument:
     status: str  # waiting, running, silent, or how it ended
     round: int
     seconds: float
+    at: float  # seconds since 1970, when it was last heard of
     rate: float | None  # rounds a second, lately
     pace: Sequence[tuple[float, int]]  # seconds and rounds, from the beginning on
     bytes: int
@@ -68,6 +71,7 @@ class ProgressDocument:
     nodes: Sequence[NodeDocument]
     events: Sequence[EventDocument]  # all that are kept, the newest first
     report: Mapping[str, float] = field(default_factory=dict)
+    charged: int | None = None  # rounds that the ledger holds against it, where these may be more than it has come
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,10 @@ class SkippedDocument:
 
 @dataclass(frozen=True)
 class GuessDocument:
-    """x̂ and ∇̂f of all agents in one round: by an attack, in the last round of which it claims them; or true ones."""
+    """x̂ and ∇̂f of all agents in one round: by an attack, in the last round of which it claims them; or true ones.
+
+    Of the attack that the verdict goes by, in the round that the verdict names.
+    """
 
     round: int
     x: Sequence[Numbers]
@@ -115,6 +122,8 @@ class OverheardDocument:
     guesses: Mapping[str, GuessDocument]
     verdict: str
     broken: bool | None  # None: it cannot be told
+    quick: bool = True  # no attack that takes longer was run
+    named: int | None = None  # the round that the verdict is about, if it is about a single one
     report: Mapping[str, float] = field(default_factory=dict)  # what the problem says of the mean so far, by name
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpp2 import Experiment
 from dpp2.adversary.attacker import Attacker
@@ -18,9 +17,10 @@ from dpp2.adversary.audit import Interception, public_knowledge
 from dpp2.adversary.findings import Finding, Skipped, attempt
 from dpp2.adversary.report.one_line import one_line
 from dpp2.adversary.scoring import Errors, Truth
-from dpp2.adversary.verdicts import best
+from dpp2.adversary.verdicts import Recovery, best
 from dpp2.arrays import Array
 from dpp2.page.documents import AttackDocument, GuessDocument, OverheardDocument, Point, SkippedDocument
+from dpp2.thinning import chosen
 
 QUICK = tuple(attack for attack in ATTACKS if attack.quick)
 _POINTS = 240  # of one curve
@@ -40,9 +40,12 @@ def overheard(
     findings = [one for one in tried if isinstance(one, Finding)]
     first, rounds = observation.first, observation.shape[0]
     broken, verdict = one_line(experiment, findings, scored=truth is not None)
+    closest = {what: found for what in ("x", "gradient") if (found := best(findings, what))}
+    named = _named(closest.get("gradient" if experiment.algorithm.result_is_covered else "x"))
     if first and broken is False:  # of rounds that nobody has attacked nothing can be said
         broken, verdict = None, f"{verdict} That holds from round {first} on: earlier ones were not attacked."
-    guesses = {one.name: guess for one in findings if (guess := _guess(one, first, len(findings)))}
+    at = {named[0]: named[1] - first} if named else {}
+    guesses = {one.name: guess for one in findings if (guess := _guess(one, first, len(findings), at.get(one.name)))}
     return OverheardDocument(
         source=heard.source,
         ciphertext=(),
@@ -50,15 +53,22 @@ def overheard(
         last=first + rounds - 1,
         channels=len(observation.channels),
         attacks=[_attack(one, first) for one in findings],
-        closest={what: found.finding.name for what in ("x", "gradient") if (found := best(findings, what))},
+        closest={what: found.finding.name for what, found in closest.items()},
         skipped=[SkippedDocument(one.name, one.reason) for one in tried if isinstance(one, Skipped)],
         unscored=None if truth else _NO_TRUTH,
         truths=_true(truth, guesses, len(findings)) if truth else {},
         guesses=guesses,
         verdict=verdict,
         broken=broken,
+        quick=all(attack.quick for attack in attacks),
+        named=named[1] if named else None,
         report=_report(experiment, truth),
     )
+
+
+def _named(found: Recovery | None) -> tuple[str, int] | None:
+    """The attack and the round that the verdict names; None where it is about the end of the run."""
+    return (found.finding.name, found.rounds.last) if found and found.rounds else None
 
 
 def _report(experiment: Experiment, truth: Truth | None) -> Mapping[str, float]:
@@ -87,31 +97,23 @@ def _attack(finding: Finding, first: int) -> AttackDocument:
 
 
 def _curve(errors: Errors | None, first: int) -> list[Point]:
-    """Some of the rounds, the last one and the one with the least error among them.
-
-    Of an attack that is silent in most rounds, those of its claims.
-    """
+    """Some of the rounds, the last one and all peaks among them; of an attack that is mostly silent, its claims."""
     if errors is None:
         return []
     claimed = np.flatnonzero(~np.isnan(errors.rounds))
     rounds = claimed if len(claimed) < len(errors.rounds) / 2 else np.arange(len(errors.rounds))
-    least = claimed[np.argmin(errors.rounds[claimed])] if len(claimed) else 0
-    shown = np.union1d(rounds[_some(len(rounds))], [least] if len(claimed) else [])
+    shown = rounds[chosen(errors.rounds[rounds], _POINTS)]
     return [(first + int(k), float(errors.rounds[int(k)])) for k in shown]
 
 
-def _some(count: int) -> NDArray[np.intp]:
-    return np.unique(np.linspace(0, count - 1, min(count, _POINTS)).round().astype(np.intp))
-
-
-def _guess(finding: Finding, first: int, attacks: int) -> GuessDocument | None:
-    """In the last round of which it claims all that it ever claims; an attack may be silent in most of them."""
+def _guess(finding: Finding, first: int, attacks: int, named: int | None) -> GuessDocument | None:
+    """In the round that the verdict names, or the last one of which it claims all that it ever claims."""
     claims = [rows for rows in (finding.estimate.x, finding.estimate.grad) if rows is not None]
     spoken = [rounds for rows in claims if (rounds := ~np.isnan(rows).all(axis=(1, 2))).any()]
     together = np.all(spoken, axis=0).nonzero()[0].tolist() if spoken else []
     if not together:
         return None
-    k = together[-1]
+    k = named if named is not None and named in together else together[-1]  # an attack may be silent in most of them
     return _in_round(first + k, k, finding.estimate.x, finding.estimate.grad, attacks)
 
 

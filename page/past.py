@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.page.replay import Replay
 from dpp2.store.events import EventReader
 from dpp2.store.rundir import read_metrics
+from dpp2.thinning import chosen
 
 _POINTS = 400
 _PRIVATE = ("gap", "consensus", "stationarity", "objective")  # columns that only telemetry shows
@@ -29,9 +28,9 @@ def lines_of(run: Path) -> list[dict[str, Any]]:
     first = {"kind": "began", "at": at, "round": 0, "rounds": k, "run_id": "", "transport": "collected", "groups": []}
     points: list[list[float]] = []
     if "gap" in metrics:
-        chosen = np.unique(np.linspace(0, k, min(_POINTS, k + 1)).astype(int))
+        shown = chosen(metrics["gap"], _POINTS)
         names = ("round", *_PRIVATE[:3])
-        points = [[float(metrics[name][n]) for name in names] for n in chosen]
+        points = [[float(metrics[name][n]) for name in names] for n in shown]
     sent = int(metrics["bytes"].sum())
     rounds = {"kind": "rounds", "at": at, "round": k, "seconds": 0.0, "bytes": sent, "points": points}
     return [first, rounds, {"kind": "ended", "at": at, "round": k, "how": "finished", "text": _stopped(run)}]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 NODES = "nodes/node-*/runs/*/node.json"  # what nodes on this machine note, below a run
+
+_MOST_AUDIT = 2**25  # bytes of audit.json: a curve for each of its attacks
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,21 @@ class Place:
     def cluster(self) -> Path:
         own = self.run / "nodes" / "cluster.toml"
         return own if own.is_file() else self.run / "cluster.toml"
+
+    def audited(self, symbol: str) -> str:
+        """What `dpp2 audit` has said of a quantity (x_i or ∇f_i) in this run, in one sentence; empty if nothing."""
+        path = self.run / "audit.json"
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            if path.stat().st_size <= _MOST_AUDIT:
+                told = [str(sentence) for sentence in json.loads(path.read_text())["summary"][1:3]]
+                return next((sentence[:500] for sentence in told if symbol in sentence), "")
+        return ""
+
+    @property
+    def resume(self) -> str:
+        """What goes on with the run when it is interrupted; of nodes elsewhere, whoever has driven them does."""
+        elsewhere = (self.run / "cluster.toml").is_file()
+        return "the same dpp2 orchestrate command" if elsewhere else f"dpp2 run --resume {shlex.quote(str(self.run))}"
 
     def uncovered(self) -> int | None:
         """The first round whose noise float64 did not carry. Nodes write it down, and tell nobody before the end."""

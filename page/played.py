@@ -6,8 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from dpp2 import BadInput, Experiment, Result, Simulation
 from dpp2.adversary.audit import Interception
 from dpp2.adversary.observation import Observation
@@ -19,6 +17,7 @@ from dpp2.page.network import network_document
 from dpp2.page.overheard import overheard
 from dpp2.prepared import PreparedRun
 from dpp2.problems import ProblemSection
+from dpp2.thinning import chosen
 
 _POINTS = 300
 _MOST_KNOWN = 64
@@ -30,7 +29,7 @@ def play(given: Mapping[str, str]) -> str:
     try:
         return _played(Controls.parse(given))
     except BadInput as refused:
-        return compact({"mode": "playground", "refused": str(refused)})
+        return compact({"mode": "playground", "refused": str(refused), "field": refused.field})
 
 
 def _played(controls: Controls) -> str:
@@ -77,7 +76,7 @@ def _resolved(experiment: Experiment) -> Experiment:
 
 def _progress(result: Result) -> ProgressDocument:
     metrics, k = result.metrics, result.rounds
-    chosen = np.unique(np.linspace(0, k, min(_POINTS, k + 1)).astype(int))
+    rounds = chosen(metrics.gap[: k + 1], _POINTS)
     names = ("round", "gap", "consensus", "stationarity")
     divergence = result.divergence
     events = [EventDocument(0.0, divergence.round, "diverged", divergence.explanation)] if divergence else []
@@ -85,10 +84,11 @@ def _progress(result: Result) -> ProgressDocument:
         status="diverged" if divergence else "finished",
         round=k,
         seconds=result.seconds,
+        at=0.0,
         rate=result.rounds_per_second,
         pace=(),
         bytes=int(metrics.bytes.sum()),
-        points=[[float(metrics[name][n]) for name in names] for n in chosen],
+        points=[[float(metrics[name][n]) for name in names] for n in rounds],
         since=0,
         nodes=(),
         events=events,

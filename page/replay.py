@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from dpp2.arrays import Array
+from dpp2.thinning import chosen
 
 _SECONDS_BETWEEN = 0.25  # two lines
+_POINTS = 25  # in one of them
 
 
 class Replay:
@@ -44,8 +44,8 @@ class Replay:
     def _rounds(self, k: int, now: float) -> dict[str, Any]:
         points: list[list[float]] = []
         if "gap" in self._metrics:
-            chosen = np.unique(np.linspace(self._told, k, min(25, k - self._told + 1)).astype(int))
-            points = [[float(self._metrics[name][n]) for name in _COLUMNS] for n in chosen]
+            shown = self._told + chosen(self._metrics["gap"][self._told : k + 1], _POINTS)
+            points = [[float(self._metrics[name][n]) for name in _COLUMNS] for n in shown]
         sent = int(self._metrics["bytes"][: k + 1].sum())
         return {
             "kind": "rounds", "at": now, "round": k, "seconds": now - self._began, "bytes": sent, "points": points,

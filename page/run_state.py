@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
+import numpy as np
 
-MOST_POINTS = 600  # of a curve: when there are more, every other one goes
+from dpp2.page.documents import EventDocument, NodeDocument, ProgressDocument
+from dpp2.thinning import chosen
+
+MOST_POINTS = 600  # of a curve: when there are more, half of them go, and its peaks stay
 MOST_EVENTS = 100
 _MOST_NODES = 1000
 MOST_ROUNDS = 10_000_000  # that of dpp2.privacy, which the server need not load
@@ -38,6 +41,7 @@ class RunState:
         self._nodes: list[NodeDocument] = []
         self._events: deque[EventDocument] = deque(maxlen=MOST_EVENTS)
         self._report: Mapping[str, float] = {}
+        self._charged: int | None = None
         self._pace: list[tuple[float, int]] = []
         self._lately: deque[tuple[float, int]] = deque(maxlen=64)
 
@@ -48,6 +52,11 @@ class RunState:
     @property
     def has_begun(self) -> bool:
         return self._status != "waiting"
+
+    @property
+    def accounted(self) -> int:
+        """Rounds that ε is due for: nodes that were stopped may have sent more than all of them have completed."""
+        return max(self.round, self._charged or 0)
 
     @property
     def measured(self) -> bool:
@@ -66,11 +75,12 @@ class RunState:
         k, told = int(line["round"]), _begun(line)
         if self.began is not None and self.began.get("run_id") != line["run_id"]:  # another run in the same place
             self.__init__()  # type: ignore[misc]
+            self._at = float(line["at"])
         self._note(line, "resumed" if k or self.began else "began", f"{'goes on' if k else 'begins'} with round {k}")
         self.began, self._status, self.round = told, "running", k
         self._lately.clear()
         self._pace.clear()
-        self._report = {}
+        self._report, self._charged = {}, None
 
     def _come_on(self, line: Mapping[str, Any]) -> None:
         nodes = [
@@ -96,13 +106,18 @@ class RunState:
         if how not in _WORDS:
             raise ValueError(how)
         report = {str(name): float(value) for name, value in line.get("report", {}).items()}
-        self._status, self.round, self._report = how, int(line["round"]), report
+        charged = line.get("charged")
+        self._charged = None if charged is None else int(charged)
+        most = max(self.round, int(line["round"]))  # of a run that has failed the line may know nothing
+        self._status, self._report = how, report
+        self.round = most if how in ("interrupted", "failed") else int(line["round"])
         why = str(line.get("text", ""))
         self._note(line, how, f"{_WORDS[how]}{': ' if why else ''}{why}")
         if how in ("finished", "stopped"):  # all have come to the same round; of other ends nobody knows
             self._nodes = [NodeDocument(n.node, self.round, "finished", n.bytes, n.refused) for n in self._nodes]
         else:
-            self._nodes = [NodeDocument(n.node, n.round, "ended", n.bytes, n.refused) for n in self._nodes]
+            last = self.round if how == "interrupted" else 0
+            self._nodes = [NodeDocument(n.node, max(n.round, last), "ended", n.bytes, n.refused) for n in self._nodes]
 
     def _note(self, line: Mapping[str, Any], what: str, text: str) -> None:
         self._events.appendleft(EventDocument(float(line["at"]), int(line["round"]), what[:40], text[:2000]))
@@ -116,7 +131,8 @@ class RunState:
         self._points += points
         self._since = min(self._since, int(first))
         if len(self._points) > MOST_POINTS:
-            self._points = _halved(self._points)
+            gaps = np.array([np.nan if point[1] is None else point[1] for point in self._points])
+            self._points = [self._points[n] for n in chosen(gaps, MOST_POINTS // 2)]
             self._since = 0
 
     def progress(self, now: float, *, whole: bool) -> ProgressDocument:
@@ -130,15 +146,21 @@ class RunState:
             status="silent" if silent else self._status,
             round=self.round,
             seconds=self._seconds,
-            rate=self._rate(),
+            at=self._at,
+            rate=None if silent else self._rate(),
             pace=[] if self._points else list(self._pace),
             bytes=self._bytes,
             points=points,
             since=since,
             nodes=list(self._nodes),
-            events=list(self._events),
+            events=[*([self._silence()] if silent else []), *self._events],
             report=self._report,
+            charged=self._charged,
         )
+
+    def _silence(self) -> EventDocument:
+        text = f"no news for {_SILENT_SECONDS:.0f} s: the run may have died; what it has written down is safe"
+        return EventDocument(self._at, self.round, "silent", text)
 
     def _rate(self) -> float | None:
         """Rounds a second over the last few seconds; of a run that is over, all in all."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpp2 import Experiment
 from dpp2.adversary.attacks import ATTACKS
+from dpp2.adversary.findings import QUANTITIES
 from dpp2.adversary.scoring import Truth
 from dpp2.metrics import measure as measured
 from dpp2.page.account import account_document
@@ -35,11 +36,14 @@ class Found:
 
 
 def network(place: Place, name: str, began: Mapping[str, Any] | None) -> str:
-    return compact(network_document(_experiment(place), name, dict(began) if began else None))
+    experiment = _experiment(place)
+    symbol = QUANTITIES["gradient" if experiment.algorithm.result_is_covered else "x"]
+    document = network_document(experiment, name, dict(began) if began else None)
+    return compact(replace(document, resume=place.resume, audited=place.audited(symbol)))
 
 
-def account(place: Place, rounds: int, uncovered: int | None) -> str:
-    return compact(account_document(PreparedRun.of(_experiment(place)), rounds, uncovered))
+def account(place: Place, rounds: int, uncovered: int | None, now: int = 0) -> str:
+    return compact(account_document(PreparedRun.of(_experiment(place)), rounds, uncovered, now))
 
 
 def overheard(place: Place, until: int | None, how: str, known: str = "", measure: bool = False) -> Found:
@@ -66,7 +70,7 @@ def overheard(place: Place, until: int | None, how: str, known: str = "", measur
 
 def measured_document(true: Truth) -> MeasuredDocument:
     """Gap, consensus and stationarity of some rounds, from x and the gradients."""
-    rounds = np.unique(np.linspace(0, len(true.x) - 1, min(len(true.x), _POINTS)).astype(int))
+    rounds = np.unique(np.linspace(0, len(true.x) - 1, min(len(true.x), _POINTS)).astype(int))  # each costs its time
     points = []
     for k in rounds:
         consensus, stationarity, _ = measured([true.x[k]], [], [true.grad[k]])

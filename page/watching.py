@@ -112,7 +112,8 @@ class Watching:
         """The account, once it is known how many rounds the run may have."""
         if self.state.began is None:
             return True
-        return await self._tell("account", max(self.state.round, self._rounds()), uncovered)
+        now = self.state.accounted
+        return await self._tell("account", max(now, self._rounds()), uncovered, now)
 
     def _uncovered(self) -> int | None:
         """As the run says, or as its nodes have noted, at which it looks now and then."""

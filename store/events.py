@@ -85,6 +85,7 @@ class Ended:
     how: str
     text: str = ""
     report: Mapping[str, float] = field(default_factory=dict)  # such as accuracy, by name
+    charged: int | None = None  # rounds that the ledger holds against the run, if nodes charge by themselves
 
 
 Line = Began | Rounds | Happened | Ended

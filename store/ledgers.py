@@ -111,6 +111,12 @@ class LedgerFile:
                 mechanisms = (budget.account.mechanisms[n] for n in these)
                 rows.store(run_id, changed_alike((ledgers[n] for n in these), mechanisms, settled), budget.k)
 
+    def rounds_charged(self, budget: RunBudget) -> int:
+        """For how many rounds of the run the agent that is charged for most is charged here."""
+        with self._transaction() as rows:
+            own = [ledger.entries[budget.run_id] for ledger in rows.load(budget) if budget.run_id in ledger.entries]
+        return max((entry.rounds for entry in own), default=0)
+
     def knows(self, budget: RunBudget) -> bool:
         """Whether every agent of the run has been charged for it here."""
         run_id = budget.run_id

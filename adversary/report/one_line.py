@@ -47,6 +47,9 @@ def one_line(
     found, aside = best(findings, what), "; x is public here" if what == "gradient" else ""
     if found is None:
         return None, f"No attack that applies gives an estimate of the {_NAMES[what]} yet{aside}."
+    if found.rounds and found.glimpsed(what):
+        had = f"{heard.listener} had {heard.had(_NAMES[what])} to {found.error:.0e} there, and not for long"
+        return True, f"Glimpsed in {found.rounds.words}: {had} ({found.finding.name} attack)."
     return found.recovered, _spoken(found, _NAMES[what], aside, heard)
 
 

@@ -27,7 +27,7 @@ def verdict(report: AuditReport) -> str:
         said = "The eavesdropper hears ciphertext: no attack has anything to work on."
     else:
         said = one_line(report.experiment, report.findings, scored=report.truth is not None, heard=_heard(report))[1]
-    return f"{_diverged(report)} {said}".strip()
+    return f"The run diverged, seen in round {report.divergence.round}. {said}" if report.divergence else said
 
 
 def not_run(skipped: Sequence[Skipped]) -> list[str]:

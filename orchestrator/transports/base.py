@@ -24,12 +24,18 @@ Progress = Callable[[int, int, str], None]  # (rounds done, of how many, a note)
 
 
 class Interrupted(Exception):
-    """The user stopped the run; everything up to round k is safe in the run directory."""
+    """The user stopped the run; everything up to round k is safe in the run directory.
 
-    def __init__(self, path: Path, k: int) -> None:
-        self.path, self.k = path, k
+    Nodes may have sent more by themselves than all of them have completed: `charged` is what the ledger holds.
+    """
+
+    def __init__(self, path: Path, k: int, charged: int | None = None) -> None:
+        self.path, self.k, self.charged = path, k, charged
         go_on = f"dpp2 run --resume {shlex.quote(str(path))}"
-        super().__init__(f"stopped after {k} rounds; `{go_on}` goes on from there")
+        rounds = f"{k} rounds"
+        if charged is not None and charged > k:
+            rounds = f"at least {k} rounds at every node, and up to {charged} are charged"
+        super().__init__(f"stopped after {rounds}; `{go_on}` goes on from there")
 
 
 class RunFailed(Exception):

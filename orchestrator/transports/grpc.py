@@ -54,8 +54,8 @@ class Grpc:
         from dpp2.orchestrator.local import (
             LocalCluster,  # grpc takes its time to load, and embedded runs need none of it
         )
-        from dpp2.orchestrator.logged import LoggedDrive
-        from dpp2.orchestrator.merge import load_node_records
+        from dpp2.orchestrator.logged import LoggedDrive, charged
+        from dpp2.orchestrator.merge import completed, load_node_records
 
         prepared, nodes, rounds = simulation.prepared, directory.path / "nodes", simulation.allowance.rounds
         groups = groups_of(shape, prepared.graph, nodes)
@@ -81,6 +81,7 @@ class Grpc:
             logged.look(drive)
             progress(drive.round, rounds, waiting(drive.late()))
 
+        folders = [run_folder(nodes / f"node-{min(group)}", prepared.run_id) for group in groups]
         with stop_requests() as stop_requested:
             window = 1 if shape.strict else _WINDOW
             try:
@@ -88,8 +89,8 @@ class Grpc:
             finally:
                 clock.keep()
             if not local.finished:
-                raise Interrupted(directory.path, local.round)
-        folders = [run_folder(nodes / f"node-{min(group)}", prepared.run_id) for group in groups]
+                k = completed(folders) or local.round
+                raise Interrupted(directory.path, k, charged(simulation, directory))
         load_node_records(simulation, folders, diverged=local.diverged, seconds=clock.seconds)
         if tap:
             tap.finish(directory.path)

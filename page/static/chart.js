@@ -21,7 +21,8 @@ export function chart(target, { series, log, alt, below, limit, lost, empty, log
   const shown = series.filter((one) => one.points.some((point) => visible(point[1], log)));
   target.classList.toggle("nothing", !shown.length);
   if (!shown.length) {
-    target.replaceChildren(element("p", { class: "quiet" }, empty));
+    const zero = series.some((one) => one.points.some((point) => point[1] === 0));
+    target.replaceChildren(element("p", { class: "quiet" }, zero ? "Exactly 0 throughout: an axis of powers has no place for it." : empty));
     return;
   }
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": alt });
@@ -56,14 +57,14 @@ function names(ends) {
 }
 
 function visible(value, log) {
-  return value !== null && value !== undefined && Number.isFinite(value) && (!log || value >= 0);
+  return value !== null && value !== undefined && Number.isFinite(value) && (!log || value > 0); // an exact 0 is a hole
 }
 
-const FLOOR = 1e-17;
+const FLOOR = 1e-32; // far below what float64 tells apart: whatever is less is drawn there
 const lifted = (value, log) => (log ? Math.log10(Math.max(value, FLOOR)) : value);
 
 function scales(series, { log, limit, width, height, left, right, from }) {
-  let [low, high, last] = [Infinity, -Infinity, from + 1];
+  let [low, high, last] = [Infinity, -Infinity, from];
   for (const one of series) {
     for (const [k, value] of one.points) {
       last = Math.max(last, k);
@@ -72,6 +73,7 @@ function scales(series, { log, limit, width, height, left, right, from }) {
       high = Math.max(high, lifted(value, log));
     }
   }
+  if (last === from) last = from + 1;
   if (limit) {
     low = Math.min(low, lifted(limit.value, log));
     high = Math.max(high, lifted(limit.value, log));
@@ -93,8 +95,9 @@ function axes(scale, { log, below, logged }) {
   const bottom = scale.height - BOTTOM;
   made.push(drawn("path", { class: "axis", d: `M${scale.left} ${bottom}H${scale.end}` }));
   const stepX = niceStep(scale.last - scale.from);
+  const decimals = Math.max(0, -Math.floor(Math.log10(stepX) + 1e-9));
   for (let k = Math.ceil(scale.from / stepX) * stepX; k <= scale.last + 1e-9; k += stepX) {
-    made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, String(Math.round(k))));
+    made.push(drawn("text", { x: scale.x(k), y: bottom + 17, "text-anchor": "middle" }, stepX < 1 ? k.toFixed(decimals) : String(Math.round(k))));
   }
   made.push(drawn("text", { x: (scale.left + scale.end) / 2, y: bottom + 33, "text-anchor": "middle" }, below));
   return made;

@@ -66,6 +66,12 @@ export class Controls {
     query.set("viewer", this.viewer);
     this.asked += 1;
     const asked = this.asked;
+    const unread = [...this.form.elements].find((field) => field.validity?.badInput); // what was typed is no number: its value is empty
+    if (unread) {
+      this.busy(false);
+      this.refuse(`${unread.name}: expected a number`, unread.name);
+      return;
+    }
     this.busy(true);
     try {
       const answer = await fetch(`/play?${query}`);
@@ -80,17 +86,37 @@ export class Controls {
 
   take(state) {
     if (state.refused) {
-      this.refuse(state.refused);
+      this.refuse(state.refused, state.field);
       return;
     }
     byId("refused").hidden = true;
+    document.querySelector("main").classList.remove("stale");
+    this.mark(null);
     this.last = state;
     this.show(state);
   }
 
-  refuse(why) {
-    say(byId("refused"), why);
+  refuse(why, name = "") {
+    const told = why.replace(/\d{13,}/g, (digits) => `${digits.slice(0, 6)}… (${digits.length} digits)`).replace(/(\d\.\d{5})\d{3,}/g, "$1…");
+    say(byId("refused"), `${told}${this.last ? ". What is shown is from the last valid settings." : ""}`);
     byId("refused").hidden = false;
+    document.querySelector("main").classList.toggle("stale", this.last !== null);
+    const field = this.form.elements[name];
+    this.mark(field?.labels?.[0] && !field.labels[0].hidden ? field : null, told.slice(told.indexOf(": ") + 2));
+  }
+
+  // What is wrong stands under the field that it is about, too.
+  mark(field, why = "") {
+    for (const other of this.form.querySelectorAll("[aria-invalid]")) {
+      other.removeAttribute("aria-invalid");
+      other.setAttribute("aria-describedby", other.getAttribute("aria-describedby").replace(/ ?wrong-here$/, ""));
+      if (!other.getAttribute("aria-describedby")) other.removeAttribute("aria-describedby");
+    }
+    byId("wrong-here")?.remove();
+    if (!field) return;
+    field.setAttribute("aria-invalid", "true");
+    field.setAttribute("aria-describedby", `${field.getAttribute("aria-describedby") ?? ""} wrong-here`.trim());
+    field.labels[0].append(element("span", { id: "wrong-here", class: "wrong" }, why));
   }
 
   // Controls that do not apply are not there.

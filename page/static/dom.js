@@ -25,6 +25,39 @@ export function say(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
+// Plain text with its symbols typeset, as the report of an audit has them: x_i, δ_dp, 10^-5, `a command`.
+const MARKS = /`([^`]+)`|(?<![\w./-])(∇f|[xfMyzdqewup]|δ|λ|c|b)_(dp|max|ij|[ijwexyv0-9])(?![\w/]|\.\w)|(?<![\w.])(10|2|[xweryz]|R)\^((?:[−-]?\d+(?:\.\d+)?)|ε|K|k)(?!\w|\.\w)/gu;
+
+export function typeset(text) {
+  const made = [];
+  let from = 0;
+  const plain = (part) => made.push(whole(part));
+  for (const found of text.matchAll(MARKS)) {
+    plain(text.slice(from, found.index));
+    if (found[1]) made.push(element("code", {}, found[1]));
+    else if (found[2]) made.push(found[2], element("sub", {}, found[3]));
+    else made.push(found[4], element("sup", {}, found[5].replace("-", "−")));
+    from = found.index + found[0].length;
+  }
+  plain(text.slice(from));
+  return made;
+}
+
+// What belongs together stays on one line: 5e-13 is 5·10⁻¹³, and neither 17 % nor --tap is broken in two.
+function whole(text) {
+  return text
+    .replace(/(?<![\w.])(\d(?:\.\d+)?)e([-+]?)0*(\d+)(?!\w)/g, (_, digits, sign, exponent) => `${digits}·${power(Number(sign + exponent))}`)
+    .replace(/(\d\.\d{5})\d{3,}/g, "$1…")
+    .replace(/(\d) (?=%)/g, "$1\u00a0")
+    .replace(/--(?=[a-z])/g, "-\u2060-\u2060");
+}
+
+export function sayTypeset(target, text) {
+  if (target.said === text) return;
+  target.said = text;
+  target.replaceChildren(...typeset(text));
+}
+
 export function table(target, caption, head, rows) {
   const cell = (tag, value, index) => {
     const made = element(tag, { class: head[index].number ? "number" : null, scope: tag === "th" ? "col" : null });

@@ -13,11 +13,16 @@ let quantity = "";
 const graph = new Graph(byId("graph"), (found) => panels.hovered(found, state, graph), (agent) => choose(agent));
 
 const SHOW = {
-  lead: () => panels.lead(state),
+  lead: () => {
+    panels.lead(state);
+    corner();
+  },
   network: () => {
     if (!state.network) return;
+    byId("graph").closest("section").classList.remove("undrawn");
     graph.show(state.network);
     panels.legend(state.network);
+    panels.hovered(null, state, graph);
   },
   agents: () => panels.agents(state, graph),
   convergence: () => panels.convergence(state),
@@ -36,6 +41,14 @@ const NEEDED = {
   overheard: ["lead", "overheard", "coordinates"],
   account: ["lead", "account"],
 };
+
+// What the corner says: a run that does not move is not live, however well its page is connected.
+let link = "connecting …";
+
+function corner() {
+  const moving = ["waiting", "running"].includes(state.progress?.status ?? "waiting");
+  say(byId("connection"), link === "live" && !moving ? "connected" : link);
+}
 
 function request(...panelsDue) {
   if (!due.size) scheduleNext();
@@ -113,7 +126,10 @@ async function start() {
   const mode = await answer.json();
   document.body.dataset.mode = mode.mode;
   if (mode.mode === "watch") {
-    follow(take, (text) => say(byId("connection"), text));
+    follow(take, (text) => {
+      link = text;
+      corner();
+    });
     return;
   }
   const main = document.querySelector("main");
@@ -124,7 +140,8 @@ async function start() {
   };
   new Controls(mode, show, (busy) => {
     main.classList.toggle("working", busy);
-    say(byId("connection"), busy ? "computing …" : "ready");
+    link = busy ? "computing …" : "ready";
+    corner();
   });
 }
 

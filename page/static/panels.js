@@ -1,7 +1,7 @@
 // What is shown of a state: each function fills one panel from one document.
 
 import { chart } from "./chart.js";
-import { byId, bytes, drawn, element, fromLog10, number, say, table } from "./dom.js";
+import { byId, bytes, drawn, element, fromLog10, number, say, sayTypeset, table, typeset } from "./dom.js";
 
 const STATUS = {
   waiting: "waiting for the run to begin",
@@ -14,14 +14,19 @@ const STATUS = {
   failed: "failed",
 };
 const NODE = { ok: "on its way", late: "late", gone: "gone, restarting", absent: "not there yet", finished: "done", ended: "ended" };
-const ACTIVE = ["waiting", "running", "silent"];
+export const ACTIVE = ["waiting", "running", "silent"];
+const ALARMING = ["diverged", "interrupted", "failed", "silent"];
+const RESUMED = ["interrupted", "failed", "silent"];
 
 export function lead(state) {
   const { progress, overheard, network } = state;
   const kicker = byId("kicker");
   say(kicker, `${STATUS[progress?.status ?? "waiting"] ?? progress.status}${standing(overheard)}`);
-  kicker.className = `kicker${overheard?.broken === true ? " broken" : overheard?.broken === false ? " hidden-well" : ""}`;
-  say(byId("verdict"), headline(state));
+  const alarming = overheard?.broken === true || ALARMING.includes(progress?.status);
+  kicker.className = `kicker${alarming ? " broken" : overheard?.broken === false ? " hidden-well" : ""}`;
+  sayTypeset(byId("verdict"), headline(state));
+  below(byId("go-on"), goOn(state));
+  below(byId("strength"), strength(state));
   if (network) {
     const hosted = network.groups.length ? `${network.groups.length} nodes over gRPC, ${network.tls ? "TLS" : "plaintext"}` : "in one process";
     say(byId("description"), `${network.algorithm} on the ${network.problem} problem: ${network.agents} agents, ${network.links.length} links, ${hosted}.`);
@@ -34,13 +39,47 @@ export function lead(state) {
 const standing = (overheard) =>
   overheard?.broken === true ? " · overheard" : overheard?.broken === false ? (overheard.ciphertext.length ? " · ciphertext" : " · not recovered") : "";
 
-function headline({ progress, overheard, network }) {
-  if (progress?.status === "diverged") return `The run has diverged. ${overheard?.verdict ?? ""}`.trim();
-  if (overheard?.verdict) return overheard.verdict;
+function below(target, text) {
+  target.hidden = !text;
+  sayTypeset(target, text);
+}
+
+function headline(state) {
+  const { progress, overheard, network } = state;
+  if (progress?.status === "diverged") return `The run has diverged. ${found(state)}`.trim();
+  if (progress?.status === "silent") return `No news since ${clock(progress.at)} (round ${progress.round}).`;
+  if (progress?.status === "interrupted") return `Interrupted after round ${progress.round}.`;
+  if (overheard?.verdict) return found(state);
   if (!progress || progress.status === "waiting") return "Waiting for the run to begin.";
   const over = !ACTIVE.includes(progress.status);
+  if (over && network?.audited) return network.audited;
   if (network?.groups.length && !network.tap) return over ? "The run is over; nobody has listened." : "The run is under way; nobody listens.";
   return over ? "The run is over." : "The run is under way; the eavesdropper has just begun.";
+}
+
+// The verdict, in the past where nobody is at work any more.
+function found({ progress, overheard }) {
+  if (overheard?.unscored && !ACTIVE.includes(progress?.status)) return "The eavesdropper was at work; without telemetry nobody here can say how close it came.";
+  return overheard?.verdict ?? "";
+}
+
+const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+
+// Of a run that has not come to its end: how to go on, and what was found so far.
+function goOn(state) {
+  const { progress, network } = state;
+  if (!RESUMED.includes(progress?.status)) return "";
+  const told = progress.status === "failed" ? "" : found(state);
+  const command = network?.resume?.startsWith("dpp2 ") ? `\`${network.resume}\`` : (network?.resume ?? "");
+  const more = progress.charged > progress.round ? `Up to ${progress.charged} rounds are charged.` : "";
+  return [command && `${command[0].toUpperCase()}${command.slice(1)} goes on from there.`, more, told].filter(Boolean).join(" ");
+}
+
+function strength({ mode, progress, overheard, network }) {
+  if (network?.audited && !ACTIVE.includes(progress?.status)) return overheard?.verdict ? `\`dpp2 audit\` has looked at this run: ${network.audited}` : "That is what `dpp2 audit` has found.";
+  if (!overheard?.quick || overheard.ciphertext.length) return "";
+  const where = mode === "playground" ? ", as always in the playground" : ACTIVE.includes(progress?.status) ? ", as always while a run is under way" : " so far";
+  return `By the quick attacks alone${where}: \`dpp2 audit\` has stronger ones.`;
 }
 
 function figures(state) {
@@ -48,10 +87,11 @@ function figures(state) {
   if (!progress) return;
   const last = measured(state).at(-1);
   const rows = [["round", network ? `${progress.round} of ${network.rounds}` : String(progress.round)]];
+  if (progress.charged > progress.round) rows.push(["rounds charged", String(progress.charged)]);
   if (progress.rate) rows.push(["rounds a second", number(progress.rate)]);
-  rows.push(["sent", bytes(progress.bytes)]);
+  rows.push([network?.groups.length && progress.status === "interrupted" ? "sent, at least" : "sent", bytes(progress.bytes)]);
   if (last) rows.push(["gap", number(last[1])]);
-  if (account && !account.reason) rows.push(["ε, worst-off agent", worst(account, progress.round)]);
+  if (account && !account.reason) rows.push(["ε, worst-off agent", worst(account, accounted(progress))]);
   if (state.paper_epsilon && !state.paper_epsilon.startsWith("unsupported")) rows.push(["ε, as the paper has it", shortened(state.paper_epsilon)]);
   for (const [name, value] of Object.entries({ ...state.overheard?.report, ...progress.report })) rows.push([name.replaceAll("_", " "), number(value)]);
   if (state.seconds) rows.push(["computed in", `${state.seconds.toFixed(2)} s`]);
@@ -59,6 +99,9 @@ function figures(state) {
     ...rows.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
   );
 }
+
+// Rounds that ε is due for: nodes that were stopped may have sent more than all of them have completed.
+const accounted = (progress) => Math.max(progress?.round ?? 0, progress?.charged ?? 0);
 
 // What the run tells of itself; of nodes on this machine, what they have put on record.
 const measured = ({ progress, measured: found }) => (progress?.points?.length ? progress.points : (found?.points ?? []));
@@ -85,7 +128,7 @@ function worst(account, k) {
 }
 
 export function legend(network) {
-  const entries = [["● agent", ""], ["■", "late"], ["⊗", "gone or restarting"]];
+  const entries = [["● agent", ""], ...(network.groups.length ? [["■", "late"], ["⊗", "gone or restarting"]] : [])];
   const tapped = network.groups.length ? network.tap !== "" : network.transport !== "grpc";
   entries.push(["—", tapped ? (network.groups.length ? `tapped by a ${network.tap}` : "recorded as an eavesdropper hears it") : "not tapped"]);
   if (network.tls) entries.push(["- -", "TLS"]);
@@ -96,10 +139,12 @@ export function legend(network) {
   byId("graph").setAttribute("aria-label", `Graph of ${network.agents} agents and ${network.links.length} links; the table below lists the agents`);
 }
 
+const touched = matchMedia("(hover: none)");
+
 export function hovered(found, state, graph) {
   const target = byId("hover");
   if (!found || !state.network) {
-    say(target, "Point at an agent or a link.");
+    say(target, state.network ? `${touched.matches ? "Tap" : "Point at"} an agent or a link.` : "It is drawn once the run has begun.");
     return;
   }
   say(target, found.agent !== undefined ? aboutAgent(found.agent, state, graph) : aboutLink(found.link, state, graph));
@@ -135,6 +180,7 @@ export function agents(state, graph) {
 
 export function convergence(state) {
   const points = measured(state);
+  say(byId("convergence-title"), !points.length && unseen(state) ? "Progress" : "Convergence");
   if (!points.length && state.progress?.pace?.length > 1) {
     pace(state);
     return;
@@ -175,15 +221,15 @@ export function overheard(state, quantity) {
   const body = byId("overheard-body");
   const leaks = found?.ciphertext ?? [];
   byId("leaks-title").hidden = !leaks.length;
-  byId("leaks").replaceChildren(...leaks.map((leak) => element("li", {}, leak)));
+  byId("leaks").replaceChildren(...leaks.map((leak) => element("li", {}, ...typeset(leak))));
   body.hidden = !found || found.ciphertext.length > 0;
   if (!found) {
-    say(byId("overheard-source"), silence(state));
+    sayTypeset(byId("overheard-source"), silence(state));
     return;
   }
   const span = found.ciphertext.length ? "" : `: rounds ${found.first} to ${found.last}, ${found.channels} channels`;
   const untapped = state.network?.groups.length && !state.network.tap && !found.source.includes("tap") ? " Nobody tapped this run: this is what an eavesdropper on every link would have had." : "";
-  say(byId("overheard-source"), `Heard from ${found.source}${span}.${untapped}${found.unscored ? ` Its ${found.unscored}.`.replace("Its errors", "Errors") : ""}`);
+  sayTypeset(byId("overheard-source"), `Heard from ${found.source}${span}.${untapped}${found.unscored ? ` Its ${found.unscored}.`.replace("Its errors", "Errors") : ""}`);
   if (body.hidden) return;
   errors(found, quantity);
   attacks(found);
@@ -191,6 +237,7 @@ export function overheard(state, quantity) {
 
 function silence({ network, progress }) {
   if (!progress || progress.status === "waiting") return "Nothing has been said yet.";
+  if (network?.groups.length && !network.tap && RESUMED.includes(progress.status)) return "Nobody has listened: this run has no tap (--tap). What it sent is attacked once it has been resumed and has finished, if it is on record.";
   if (network?.groups.length && !network.tap) return "Nobody listens: this run has no tap (--tap). What it sent is attacked when it is over, if it is on record.";
   if (!ACTIVE.includes(progress.status)) return "What was overheard is being attacked: that takes some seconds, if there is anything.";
   return `Nothing has been overheard yet: ${network?.groups.length ? "messages are decoded" : "checkpoints are read"} every few seconds.${network?.tls ? " Under TLS it will be ciphertext." : ""}`;
@@ -203,11 +250,13 @@ function errors(found, quantity) {
   chart(byId("errors"), { series, log: true, below: "round", alt: `Relative error of every attack on ${quantity} against the round`, empty, from: found.first, marked: true });
 }
 
+const styled = (text) => element("span", {}, ...typeset(text));
+
 function attacks(found) {
   if (!byId("attacks").closest("details").open) return;
   const head = [{ name: "attack" }, { name: "error of x", number: true }, { name: "error of ∇f", number: true }, { name: "what it does" }];
-  const rows = found.attacks.map((attack) => [attack.name, number(attack.x_now), number(attack.gradient_now), attack.summary]);
-  rows.push(...found.skipped.map((one) => [one.name, "–", "–", `not run: ${one.reason}`]));
+  const rows = found.attacks.map((attack) => [attack.name, number(attack.x_now), number(attack.gradient_now), styled(attack.summary)]);
+  rows.push(...found.skipped.map((one) => [one.name, "–", "–", styled(`not run: ${one.reason}`)]));
   table(byId("attacks"), "Medians over the last tenth of the rounds", head, rows);
 }
 
@@ -255,13 +304,16 @@ export function coordinates(state, quantity) {
     ...(truth ? [off(value, truth[index])] : []),
     rail(value, truth?.[index], spread),
   ]);
-  table(byId("coordinates"), `Agent ${agent} in round ${claimed.round}${claimed.round < found.last ? ", the last one of which it claims something" : ""}${truth ? "" : found.unscored ? "; the truth is not for this page" : "; the truth is not on record yet"}`, head, rows);
+  const which = claimed.round === found.named ? ", the one that the headline names" : claimed.round < found.last ? ", the last one of which it claims something" : "";
+  table(byId("coordinates"), `Agent ${agent} in round ${claimed.round}${which}${truth ? "" : found.unscored ? "; the truth is not for this page" : "; the truth is not on record yet"}`, head, rows);
 }
 
-// Six digits arrive here: what is the same in all of them differs by less than that.
+// Relative to the true number. Six digits arrive here: what is the same in all of them differs by less than that.
 function off(value, truth) {
-  if (value === null) return "–";
-  return value === truth ? "< 0.001 %" : number(Math.abs(value - truth));
+  if (value === null || (truth === 0 && value !== 0)) return "–";
+  const share = value === truth ? 0 : Math.abs(value / truth - 1);
+  if (share >= 10) return `${number(share)}\u00a0×`;
+  return share < 1e-5 ? "< 0.001\u00a0%" : `${number(100 * share)}\u00a0%`;
 }
 
 const phone = matchMedia("(max-width: 30rem)");
@@ -281,11 +333,12 @@ function rail(value, truth, [low, high]) {
 
 export function account(state) {
   const { account: found, progress } = state;
-  byId("outside").replaceChildren(...(found?.outside ?? []).map((note) => element("li", {}, note)));
-  const k = progress?.round ?? 0;
+  byId("outside").replaceChildren(...(found?.outside ?? []).map((note) => element("li", {}, ...typeset(note))));
+  byId("outside").closest("section").hidden = !found?.outside.length;
+  const k = accounted(progress);
   if (!found || found.reason) {
     chart(byId("account"), { series: [], alt: "ε", empty: found ? "No ε can be given." : "Not computed yet.", below: "" });
-    say(byId("account-note"), found?.reason ? `No ε: ${found.reason}.` : "");
+    sayTypeset(byId("account-note"), found?.reason ? `No ε: ${found.reason}.` : "");
     return;
   }
   const until = found.rounds.filter((count) => count <= k).length;
@@ -300,7 +353,7 @@ export function account(state) {
   const lost = found.uncovered !== null && k > found.uncovered ? { at: found.uncovered, name: "ε = ∞ from here on" } : null;
   const limit = found.budget ? { name: `budget ${number(found.budget)}`, value: Math.log10(found.budget) } : null;
   chart(byId("account"), { series, logged: true, limit, lost, below: "rounds", alt: "ε against the number of rounds", empty: k ? "ε = ∞ from the first round on." : "No round has been run yet." });
-  say(byId("account-note"), accountNote(found, k));
+  sayTypeset(byId("account-note"), accountNote(found, k));
   spentTable(found, k);
 }
 
@@ -325,7 +378,7 @@ export function events(state) {
   if (key === toldEvents) return;
   toldEvents = key;
   const shown = found.map((event) =>
-    element("li", {}, element("span", {}, element("span", { class: "what" }, event.what), element("br"), element("span", { class: "when" }, `round ${event.round}`)), element("span", {}, event.text)),
+    element("li", {}, element("span", {}, element("span", { class: "what" }, event.what), element("br"), element("span", { class: "when" }, `round ${event.round}`)), element("span", {}, ...typeset(event.text))),
   );
   byId("events").replaceChildren(...(shown.length ? shown : [element("li", { class: "nothing" }, element("span", {}, ACTIVE.includes(state.progress?.status ?? "waiting") ? "Nothing yet." : "Nothing out of the ordinary."))]));
 }

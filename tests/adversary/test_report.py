@@ -275,10 +275,11 @@ def test_a_run_that_diverged_says_so_first_and_how_to_repair_it(diverged: AuditR
     assert diverged.divergence is not None
     assert diverged.gaps is not None
     begins = f"The run diverged, seen in round {diverged.divergence.round} (peak gap {diverged.gaps.max():.3g}): "
-    assert sentences.verdict(diverged).startswith(begins)
-    assert "try --set algorithm.damping=" in sentences.verdict(diverged)
+    seen = f"The run diverged, seen in round {diverged.divergence.round}. "
+    assert sentences.verdict(diverged).startswith(seen)
     assert sentences.summary(diverged)[0].startswith(begins)
-    assert render(diverged).count("The run diverged, seen in round") == 1
+    assert "try --set algorithm.damping=" in sentences.summary(diverged)[0]
+    assert render(diverged).count("The run diverged, seen in round") == 2  # the heading, and why
 
 
 def test_a_run_without_noise_is_not_said_to_have_had_some(diverged: AuditReport) -> None:

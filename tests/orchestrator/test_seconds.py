@@ -63,8 +63,9 @@ def test_nodes_that_start_are_not_counted(tmp_path: Path) -> None:
 
 def test_what_was_measured_before_an_interruption_counts(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted) as stopped:
         begin(run, 3000, press_ctrl_c_at(200))
+    assert_told_of_all_rounds(run, stopped.value)
     before = float(json.loads((run / "nodes" / "seconds.json").read_text())["seconds"])
     assert before > 0
     result = runner.resume(run, [], silent).result
@@ -72,6 +73,16 @@ def test_what_was_measured_before_an_interruption_counts(tmp_path: Path) -> None
     assert result.seconds > before
     further = runner.resume(run, ["run.rounds=3010"], silent).result
     assert result.seconds < further.seconds < 2 * result.seconds
+
+
+def assert_told_of_all_rounds(run: Path, stopped: Interrupted) -> None:
+    """Nodes that are stopped have done more than they had told: what they wrote down and what is charged counts."""
+    noted = [json.loads(path.read_text())["released"] for path in run.glob("nodes/node-*/runs/*/node.json")]
+    last = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    assert (last["kind"], last["how"], last["round"]) == ("ended", "interrupted", stopped.k)
+    assert last["charged"] == stopped.charged == max(noted)
+    assert 200 <= stopped.k <= min(noted)
+    assert f"{stopped.k} rounds" in str(stopped)
 
 
 class Hours:

@@ -115,6 +115,12 @@ def test_a_run_is_watched_killed_and_resumed_and_the_page_too(tmp_path: Path, br
             process.kill()
             process.wait(20)
             look.shows("#kicker", "NO NEWS")
+            look.shows("#verdict", "No news since ")
+            look.shows("#go-on", f"dpp2 run --resume {run} goes on from there.")
+            look.shows("#events", "may have died")
+            look.shows("#connection", "connected")
+            assert "rounds a second" not in look.text("#figures")
+            look.picture("silent", whole=False)
             process = start("--resume", run)
             look.shows("#events", "goes on with round")
             look.shows("#kicker", "UNDER WAY")
@@ -128,6 +134,9 @@ def test_a_run_is_watched_killed_and_resumed_and_the_page_too(tmp_path: Path, br
             look.shows("#connection", "live")  # by itself
             resumed.send_signal(signal.SIGINT)
             look.shows("#kicker", "INTERRUPTED")
+            look.shows("#verdict", "Interrupted after round ")
+            look.shows("#go-on", "goes on from there.")
+            look.shows("#connection", "connected")
             look.picture("interrupted", whole=False)
             unexpected = [text for text in look.wrong if "ERR_CONNECTION_REFUSED" not in text and "ERR_" not in text]
             assert unexpected == []
@@ -157,20 +166,32 @@ def test_playground(browser: Browser, npm: Path) -> None:
         assert look.serious(npm) == []
         for preset, kicker in (
             ("Tier one broken", "OVERHEARD"),
+            ("Damped", "OVERHEARD"),
             ("Divergence", "DIVERGED"),
             ("Tier three", "NOT RECOVERED"),
         ):
             look.page.get_by_role("button", name=preset).click()
             look.shows("#kicker", kicker)
             look.picture(f"playground-{preset.lower().replace(' ', '-')}")
+        look.page.get_by_role("button", name="Damped").click()
+        look.shows("#verdict", "Glimpsed in round ")
+        look.shows("#coordinates caption", "the one that the headline names")
+        look.shows("#strength", "dpp2 audit has stronger ones")
         look.page.get_by_role("button", name="The paper").click()
-        look.shows("#kicker", "OVERHEARD")
+        look.shows("#verdict", "Overheard and undone")
         look.page.fill("input[name=damping]", "0.5")
         look.wait("document.querySelector('main').dataset.shown === '#damping=0.5'")
         assert look.page.evaluate("location.hash") == "#damping=0.5"
         look.page.fill("input[name=agents]", "100000")
         look.shows("#refused", "agents = 100000: expected a whole number from 2 to 200")
+        assert look.page.get_attribute("input[name=agents]", "aria-invalid") == "true"
+        assert look.text("#wrong-here") == "expected a whole number from 2 to 200"
         look.picture("playground-refused", whole=False)
+        look.page.fill("input[name=agents]", "20")
+        look.wait("document.querySelector('#refused').hidden && !document.querySelector('main.stale, #wrong-here')")
+        look.page.focus("input[name=u]")
+        look.page.keyboard.type("e")  # what was typed is no number, and a field then says that it is empty
+        look.shows("#refused", "u: expected a number")
         wrong = Looked(browser, f"{url}#topology=moebius")  # a link that no control can hold is not another experiment
         wrong.shows("#refused", "topology = 'moebius'")
         wrong.close()

@@ -197,7 +197,7 @@ def _rounds(k: int, points: list[list[float]]) -> dict[str, Any]:
 
 def test_nodes_of_a_run_that_is_over_are_where_it_ended() -> None:
     node = {"node": 0, "round": 7, "state": "late", "bytes": 1, "refused": 0}
-    for how, left in (("finished", (9, "finished")), ("interrupted", (7, "ended"))):
+    for how, left in (("finished", (9, "finished")), ("interrupted", (9, "ended")), ("failed", (7, "ended"))):
         state = RunState()
         state.take({**_rounds(7, []), "nodes": [node]})
         state.take({"kind": "ended", "at": 2.0, "round": 9, "how": how})
@@ -213,3 +213,48 @@ def test_where_nobody_sees_a_gap_it_is_known_how_fast_a_run_goes() -> None:
     assert 200 < len(pace) <= MOST_POINTS
     state.take(_rounds(5000, [[5000, 1.0, 0.5, 0.5]]))
     assert state.progress(1.0, whole=False).pace == []
+
+
+def test_of_nodes_that_were_stopped_what_is_charged_counts(written: Path) -> None:
+    """They may have sent more than they have told of, and more than all of them have completed."""
+    log = EventLog(written, clock=lambda: 1000.0)
+    log.add(Began(0, "id", 300, "grpc", True, groups=[[0, 1], [2]]))
+    log.add(Rounds(79, 2.0, 900, nodes=[NodeState(0, 81, "ok", 500, 0), NodeState(2, 79, "ok", 400, 0)]))
+    log.add(Ended(130, "interrupted", "stopped", charged=133))
+    state = taken(written)
+    document = state.progress(1001.0, whole=True)
+    assert (document.status, document.round, document.charged, state.accounted) == ("interrupted", 130, 133, 133)
+    assert [node.round for node in document.nodes] == [130, 130]
+    log.add(Began(130, "id", 300, "grpc", True))
+    assert taken(written).progress(1001.0, whole=True).charged is None
+
+
+def test_a_run_that_has_failed_has_come_as_far_as_it_has_told(written: Path) -> None:
+    log = EventLog(written, clock=lambda: 1000.0)
+    log.add(Began(0, "id", 300, "grpc", True))
+    log.add(Rounds(79, 2.0, 900))
+    log.add(Ended(0, "failed", "node 2 has failed"))
+    assert taken(written).progress(1001.0, whole=True).round == 79
+
+
+def test_a_silent_run_has_no_rate_and_says_since_when(written: Path) -> None:
+    log = EventLog(written, clock=iter([1000.0, 1001.0, 1002.0, 1003.0]).__next__)
+    log.add(Began(0, "id", 300, "embedded", True))
+    log.add(Rounds(10, 1.0, 9))
+    log.add(Rounds(20, 2.0, 9))
+    state = taken(written)
+    assert state.progress(1003.0, whole=True).rate == pytest.approx(10.0)
+    silent = state.progress(1030.0, whole=True)
+    assert (silent.status, silent.rate, silent.at) == ("silent", None, 1002.0)
+    assert [event.what for event in silent.events] == ["silent", "began"]
+    assert "may have died" in silent.events[0].text
+    assert [event.what for event in state.progress(1004.0, whole=True).events] == ["began"]
+
+
+def test_a_spike_of_one_round_is_still_there_when_points_are_thinned() -> None:
+    state = RunState()
+    for k in range(0, 5000, 5):
+        state.take(_rounds(k, [[n, 1e6 if n == 1234 else 1.0, 1.0, 1.0] for n in range(k, k + 5)]))
+    points = state.progress(1.0, whole=True).points
+    assert len(points) <= MOST_POINTS
+    assert [point[0] for point in points if point[1] == 1e6] == [1234]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dpp2.page.place import Place
 from tests.conftest import Call
 from tests.page.serving import ONE_THREAD, Stream, get, serving
 
@@ -254,3 +255,22 @@ def test_memory_of_the_server_is_flat_over_ten_thousand_rounds(tmp_path: Path) -
             process.wait(20)
     print(f"server after {told} rounds: {before} kB and {grown} kB more")
     assert grown < 6000
+
+
+def test_what_an_audit_has_said_of_a_run_is_told_first(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.audited("x_i") == ""
+    said = ["The attacker, …", "The positions x_i were recovered.", "The gradients ∇f_i were not."]
+    (tmp_path / "audit.json").write_text(json.dumps({"summary": said}))
+    assert (place.audited("x_i"), place.audited("∇f_i")) == (said[1], said[2])
+    for damaged in ("{", "[]", '{"summary": 3}', '{"summary": [1, {}]}', '{"summary": null}'):
+        (tmp_path / "audit.json").write_text(damaged)
+        assert place.audited("x_i") == ""
+
+
+def test_a_run_is_resumed_by_whoever_ran_it(tmp_path: Path) -> None:
+    run = tmp_path / "with space"
+    run.mkdir()
+    assert Place(run).resume == f"dpp2 run --resume '{run}'"
+    (run / "cluster.toml").touch()
+    assert Place(run).resume == "the same dpp2 orchestrate command"

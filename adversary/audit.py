@@ -6,7 +6,6 @@ for the account (M_i), never for an attack.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from dpp2.arrays import Array
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
+from dpp2.store.files import read_json
 from dpp2.store.kept import OBSERVATION, TRUTH, check_window, has_records, records_path
 from dpp2.store.results import check_records
 from dpp2.store.rundir import read_metrics
@@ -117,7 +117,7 @@ def audit(
     attacker = attacker or Attacker()
     experiment = Experiment.load(run / "experiment.toml").resolve()
     attacker.check(experiment.network.agents)
-    check_records(run)
+    check_records(run, last)
     check_window(run, last, _COPIES, " (dpp2 audit --last ROUNDS reads no more than these)")
     heard = intercepted(run, attacker, last)
     truth = Truth.load(run, last) if has_records(run, TRUTH) else None
@@ -224,7 +224,7 @@ def _check_truth(run: Path, truth: Truth | None, observation: Observation | None
 def _leaks(path: Path) -> tuple[str, ...]:
     """What ciphertext gives away, with the numbers that the tap measured."""
     try:
-        seen: Any = json.loads(path.read_text(encoding="utf-8"))
+        seen: Any = read_json(path)
         leaks, directions, rounds = seen["still_leaks"], seen["directions"], seen["rounds_estimate"]
         sent = sum(int(direction["bytes"]) for direction in directions)
         measured = f"measured: {len(directions)} directions, {sent:,} bytes of records, about {rounds} rounds"
@@ -238,7 +238,7 @@ def _told(run: Path, observation: Observation | None) -> tuple[int, str | None]:
     path = run / "privacy.json"
     if path.is_file():
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
+            said = read_json(path)
             return int(said["rounds"]), said.get("reason")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BadInput("RUN", str(path), "an intact privacy.json") from None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpp2.store.files import plain_size, read_json
+
 NODES = "nodes/node-*/runs/*/node.json"  # what nodes on this machine note, below a run
+_MOST_FACTS = 2**24  # bytes of node.json, where a million agents have room
 
 
 @dataclass(frozen=True)
@@ -31,5 +33,6 @@ class Place:
         noted = []
         for path in self.run.glob(NODES):
             with suppress(OSError, ValueError, AttributeError):
-                noted.append(json.loads(path.read_text()).get("uncovered"))
+                plain_size(path)
+                noted.append(read_json(path, _MOST_FACTS).get("uncovered"))
         return min((k for k in noted if isinstance(k, int)), default=None)

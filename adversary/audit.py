@@ -39,7 +39,6 @@ Note = Callable[[str], None]
 
 _PAPER_POINTS = 200
 _COPIES = 7.0  # so many times the size of the records an audit needs (measured): attacks make arrays of their own
-_NO_TRUTH = "errors cannot be measured: the run kept no truth.npz (run.telemetry = none)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,7 @@ class AuditReport:
         """Why there are no errors, if there are none."""
         if self.view is None:
             return "nothing to work on: the channels carried ciphertext"
-        return _NO_TRUTH if self.truth is None else None
+        return _no_truth(self.experiment) if self.truth is None else None
 
     @property
     def last(self) -> tuple[int, int]:
@@ -146,6 +145,13 @@ def audit(
         gaps=_gaps(run),
     )
     return replace(report, verdicts=judge(_evidence(report)))
+
+
+def _no_truth(experiment: Experiment) -> str:
+    settings = experiment.run
+    off = [f"run.{name} = none" for name in ("telemetry", "records") if getattr(settings, name) == "none"]
+    why = f"the run kept none ({off[0]})" if off else "it is not in the run's directory any more"
+    return f"errors cannot be measured without the truth: {why}"
 
 
 def _made(run: Path) -> str:

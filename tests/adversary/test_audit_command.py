@@ -257,3 +257,12 @@ def test_where_the_papers_theorem_does_not_apply_it_is_named_once(call: Call, tm
     told = " ".join(out.split())
     assert re.search(r"the paper's Theorem 3 does not apply(: | \()it needs αM̄ < 1", told)
     assert "Theorem 3 says" not in told
+
+
+def test_a_truth_that_is_gone_is_not_said_never_to_have_been_kept(call: Call, tmp_path: Path) -> None:
+    assert call("run", *SETTINGS, "--set", "run.records=zarr", "--out", tmp_path / "run")[0] == 0
+    shutil.rmtree(tmp_path / "run/truth.zarr")
+    code, out, _ = call("audit", tmp_path / "run", *QUICK, "--json")
+    assert code == 0
+    assert "without the truth: it is not in the run's directory any more" in out
+    assert "telemetry = none" not in out

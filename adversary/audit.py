@@ -150,8 +150,12 @@ def audit(
 def _no_truth(experiment: Experiment) -> str:
     settings = experiment.run
     off = [f"run.{name} = none" for name in ("telemetry", "records") if getattr(settings, name) == "none"]
-    why = f"the run kept none ({off[0]})" if off else "it is not in the run's directory any more"
-    return f"errors cannot be measured without the truth: {why}"
+    why = (
+        f"the run kept no truth.npz ({off[0]})"
+        if off
+        else "the truth that the run kept is not in its directory any more"
+    )
+    return f"errors cannot be measured: {why}"
 
 
 def _made(run: Path) -> str:

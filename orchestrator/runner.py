@@ -188,7 +188,8 @@ def _charged(
 
 def _not_settled(directory: RunDirectory, error: BadInput | OSError) -> RunFailed:
     """The run is whole and the ledger says too much, never too little."""
-    why = error.accepted if isinstance(error, BadInput) else error.strerror or str(error)
+    said = error.accepted if isinstance(error, BadInput) else error.strerror or str(error)
+    why = said.removeprefix("a ledger that can be used (").removesuffix(")")
     where = shlex.quote(str(directory.path))
     return RunFailed(
         f"the run is finished and written to {directory.path}, but {directory.ledger} could not be settled ({why}): "

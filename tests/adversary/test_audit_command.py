@@ -264,5 +264,5 @@ def test_a_truth_that_is_gone_is_not_said_never_to_have_been_kept(call: Call, tm
     shutil.rmtree(tmp_path / "run/truth.zarr")
     code, out, _ = call("audit", tmp_path / "run", *QUICK, "--json")
     assert code == 0
-    assert "without the truth: it is not in the run's directory any more" in out
+    assert "errors cannot be measured: the truth that the run kept is not in its directory any more" in out
     assert "telemetry = none" not in out

@@ -6,7 +6,6 @@ for the account (M_i), never for an attack.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from dpp2.privacy import Curve, Epsilon, PaperEpsilon, Unsupported
 from dpp2.privacy.account import Account
 from dpp2.privacy.grid import uncovered_round
 from dpp2.stability import Divergence
+from dpp2.store.files import read_json
 from dpp2.store.kept import OBSERVATION, TRUTH, check_window, has_records, records_path
 from dpp2.store.results import check_records, read_divergence
 from dpp2.store.rundir import read_metrics
@@ -41,7 +41,6 @@ Note = Callable[[str], None]
 
 _PAPER_POINTS = 200
 _COPIES = 7.0  # so many times the size of the records an audit needs (measured): attacks make arrays of their own
-_NO_TRUTH = "errors cannot be measured: the run kept no truth.npz (run.telemetry = none)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class AuditReport:
         """Why there are no errors, if there are none."""
         if self.view is None:
             return "nothing to work on: the channels carried ciphertext"
-        return _NO_TRUTH if self.truth is None else None
+        return _no_truth(self.experiment) if self.truth is None else None
 
     @property
     def noise_left(self) -> float | None:
@@ -132,7 +131,7 @@ def audit(
     attacker = attacker or Attacker()
     experiment = Experiment.load(run / "experiment.toml").resolve()
     attacker.check(experiment.network.agents)
-    check_records(run)
+    check_records(run, last)
     check_window(run, last, _COPIES, " (dpp2 audit --last ROUNDS reads no more than these)")
     heard = intercepted(run, attacker, last)
     truth = Truth.load(run, last) if has_records(run, TRUTH) else None
@@ -162,6 +161,17 @@ def audit(
         divergence=read_divergence(run),
     )
     return replace(report, verdicts=judge(_evidence(report)))
+
+
+def _no_truth(experiment: Experiment) -> str:
+    settings = experiment.run
+    off = [f"run.{name} = none" for name in ("telemetry", "records") if getattr(settings, name) == "none"]
+    why = (
+        f"the run kept no truth.npz ({off[0]})"
+        if off
+        else "the truth that the run kept is not in its directory any more"
+    )
+    return f"errors cannot be measured: {why}"
 
 
 def _made(run: Path) -> str:
@@ -240,7 +250,7 @@ def _check_truth(run: Path, truth: Truth | None, observation: Observation | None
 def _leaks(path: Path) -> tuple[str, ...]:
     """What ciphertext gives away, with the numbers that the tap measured."""
     try:
-        seen: Any = json.loads(path.read_text(encoding="utf-8"))
+        seen: Any = read_json(path)
         leaks, directions, rounds = seen["still_leaks"], seen["directions"], seen["rounds_estimate"]
         sent = sum(int(direction["bytes"]) for direction in directions)
         measured = f"measured: {len(directions)} directions, {sent:,} bytes of records, about {rounds} rounds"
@@ -254,7 +264,7 @@ def _told(run: Path, observation: Observation | None) -> tuple[int, str | None]:
     path = run / "privacy.json"
     if path.is_file():
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
+            said = read_json(path)
             return int(said["rounds"]), said.get("reason")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise BadInput("RUN", str(path), "an intact privacy.json") from None

@@ -71,6 +71,9 @@ def _shown(value: Any) -> str:
 
 def one_line(error: BaseException) -> str:
     """An exception as part of a sentence."""
-    text = " ".join(str(error).split()).rstrip(".")
+    try:
+        text = " ".join(str(error).split()).rstrip(".")
+    except Exception:  # a class of the user's own may say what it likes, or nothing
+        text = ""
     kind = type(error).__name__
     return f"{kind}: {text[:160]}" if text else kind

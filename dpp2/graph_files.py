@@ -35,6 +35,8 @@ def matrix_of(graph: Graph) -> dict[str, NDArray[Any]]:
 
 def read_graph(path: Path) -> Graph:
     kinds = {".graphml": _read_graphml, MATRIX: _read_matrix}
+    if path.exists() and not path.is_file():  # a pipe would keep its reader waiting for ever
+        raise BadInput("network.path", str(path), "a readable file (this is no plain one)")
     try:
         return kinds.get(path.suffix.lower(), _read_edges)(path)
     except OSError as error:

@@ -78,6 +78,8 @@ class Simulation:
         self.detector = DivergenceDetector(_Watched(algorithm, self.driver, self.prepared.P), algorithm.period)
         self._when_uncovered: Callable[[RunBudget], None] = lambda budget: None
         self.k, self.seconds = 0, 0.0
+        start = np.sum([rows.sum(axis=0) for rows in self.driver.x], axis=0) / self.prepared.graph.agents
+        self.experiment.problem.check_report(start)
 
     @property
     def run_id(self) -> str:

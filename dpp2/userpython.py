@@ -42,12 +42,12 @@ class UserCode:
             raise MissingData(self.field, self.named, f"a readable file ({reason})") from None
 
     def guarded(self, wanted: str, call: Callable[[], T]) -> T:
-        """Run the user's code; whatever it raises becomes one sentence."""
+        """Run the user's code; whatever it raises becomes one sentence, but for Ctrl-C, which is not its own."""
         try:
             return call()
-        except BadInput:
+        except (BadInput, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # GeneratorExit, SystemExit and classes of the user's own as well
             raise self.refused(f"{wanted} ({one_line(error)}){self._place(error)}") from error
 
     def module(self, source: bytes) -> ModuleType:

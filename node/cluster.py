@@ -15,6 +15,7 @@ Where nodes host many agents, a line for each node does instead of [agents], or 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import Any
 from dpp2.errors import BadInput
 from dpp2.node.ranges import ranges_text, read_ranges
 
+_ADDRESS = re.compile(r"[^\s\"\\]+:([0-9]{1,5})")
 _LISTED = 100  # agents that get a line each, if there are no more
 
 
@@ -116,7 +118,7 @@ def _address(table: str, name: str, value: Any) -> str:
 
 
 def check_address(field: str, value: Any) -> str:
-    host, colon, port = str(value).rpartition(":")
-    if not isinstance(value, str) or not colon or not host or not port.isdecimal():
-        raise BadInput(field, value, 'an address such as "10.0.0.1:7000"')
-    return value
+    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if not found or not value.isprintable() or not 1 <= int(found[1]) <= 65535:
+        raise BadInput(field, value, 'an address such as "10.0.0.1:7000", with a port from 1 to 65535')
+    return str(value)

@@ -24,6 +24,7 @@ from dpp2.orchestrator.meanings import MEANINGS
 from dpp2.schema import Registry, Section, keys_of
 from dpp2.section_keys import SECTIONS, full_name, section_kinds
 from dpp2.shipped import shipped_experiments
+from dpp2.store.files import read_json
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _run_in_words(run: Path) -> str:
     try:
         experiment = Experiment.load(run / "experiment.toml")
         words = [experiment.algorithm.name, f"{experiment.network.agents} agents"]
-        spent = json.loads((run / "privacy.json").read_text(encoding="utf-8"))
+        spent = read_json(run / "privacy.json")
         words.append(f"{spent['rounds']} rounds")
     except (BadInput, OSError, ValueError, KeyError, TypeError):
         return "not finished"

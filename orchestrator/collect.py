@@ -32,6 +32,7 @@ from dpp2.simulation import Snapshot
 from dpp2.store.files import PRIVATE, json_text, write_npz, write_text
 from dpp2.store.kept import finish_records
 from dpp2.store.locks import new_run
+from dpp2.store.results import write_checksums
 from dpp2.store.rundir import RunDirectory, epsilon_document, write_metrics
 
 Pieces = Iterable[Mapping[str, Array]]  # of the records of nodes, in order
@@ -134,7 +135,7 @@ def _simulation(prepared: PreparedRun, snapshot: Snapshot) -> Simulation | None:
 
 
 def _whole_run(simulation: Simulation, snapshot: Snapshot, pieces: Pieces, directory: RunDirectory) -> None:
-    directory.keep(simulation.recorder)
+    directory.keep(simulation.recorder, simulation.run_id)
     simulation.restore(snapshot, pieces)
     write_results(simulation, directory)
 
@@ -153,18 +154,19 @@ def _of_records(
     smoothness = np.full(prepared.graph.agents, np.nan) if objective is None else objective.smoothness
     account = replace(Account.of(experiment, smoothness, dimension), uncovered=snapshot.uncovered)
     recorder = Recorder.of(prepared, account, dimension, to_disk=True)
-    directory.keep(recorder)
+    directory.keep(recorder, prepared.run_id)
     recorder.take(pieces)
     _measure_last(recorder, k, x, objective)
     spent, claimed = account.epsilon(k), account.paper_epsilon(k) if k else Unsupported("nothing was run")
     last = recorder.last_sent(k) + ([] if x is None else [x])
     diverged = early and not all(within(rows, _NEARLY * experiment.run.largest) for rows in last)
     document = {**epsilon_document(spent, claimed), "rounds": k, "notes": list(account.notes_after(diverged=diverged))}
-    directory.write_arrays(*finish_records(directory.path, recorder, k, prepared.P))
+    directory.write_arrays(*finish_records(directory.path, recorder, k, prepared.P, prepared.run_id))
     if x is not None:
         write_npz(directory.path / "solution.npz", {"x": x, "mean": x.mean(axis=0)}, PRIVATE)
     write_metrics(directory.path / "metrics.csv", recorder.metrics(k))
     write_text(directory.path / "privacy.json", json_text(document))
+    write_checksums(directory.path, prepared.run_id)
 
 
 def _measure_last(recorder: Recorder, k: int, x: Array | None, objective: Objective | None) -> None:

@@ -24,8 +24,8 @@ import numpy as np
 from dpp2 import BadInput
 from dpp2.algorithms.base import AlgorithmSection
 from dpp2.arrays import Array
-from dpp2.orchestrator.merge import NodeFolder, plain_size, refused
-from dpp2.store.files import json_text, write_new
+from dpp2.orchestrator.merge import NodeFolder, refused
+from dpp2.store.files import json_text, plain_size, write_new
 from dpp2.streaming import chunk_rounds
 
 _ABOUT, _LAST_X, _FORMAT = "export.json", "last_x", 1

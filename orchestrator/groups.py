@@ -10,7 +10,7 @@ from dpp2 import BadInput
 from dpp2.orchestrator.output import errors
 from dpp2.orchestrator.transports.base import ClusterShape
 from dpp2.partition import Partition, has_metis, partition
-from dpp2.store.files import write_text
+from dpp2.store.files import read_json, write_text
 from dpp2.topology import Graph
 
 METIS, BLOCKS = "metis", "blocks"
@@ -65,8 +65,8 @@ def _new_groups(graph: Graph, count: int, shape: ClusterShape) -> list[list[int]
 
 def _kept_groups(kept: Path, agents: int) -> list[list[int]]:
     """What groups.json says; nothing if it is gone or says anything that nobody has written there."""
-    with suppress(OSError, ValueError, RecursionError, TypeError):
-        found = json.loads(kept.read_text())
+    with suppress(OSError, ValueError, TypeError):
+        found = read_json(kept)
         once = sorted(agent for group in found for agent in group) == list(range(agents))
         if isinstance(found, list) and once and found == sorted(map(sorted, found)):
             return found
@@ -78,7 +78,7 @@ def _check_hosts(nodes: Path, groups: list[list[int]]) -> None:
     for facts in nodes.glob("node-*/runs/*/node.json"):
         hosted = None
         with suppress(OSError, ValueError, KeyError, TypeError):  # its node will say what is wrong with it
-            hosted = list(json.loads(facts.read_text())["agents"])
+            hosted = list(read_json(facts)["agents"])
         if hosted is not None and hosted not in groups:
             name = facts.relative_to(nodes).parts[0]
             accepted = f"as many as when the run began: {name} hosts agents {hosted[:8]}"

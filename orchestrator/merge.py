@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from dpp2.node.files import read_records, records_file
 from dpp2.node.run import final_state
 from dpp2.privacy import MOST_ROUNDS
 from dpp2.simulation import Snapshot
+from dpp2.store.files import plain_size, read_json
 from dpp2.streaming import chunk_rounds
 
 _ID = re.compile(r"[0-9a-f]{1,64}")
@@ -57,7 +56,7 @@ class NodeFolder:
         with refused("DIR", path, "the folder of a node that has run"):
             for file in (path / "node.json", *path.glob("checkpoint*.bin")):
                 plain_size(file, _MOST_FACTS if file.suffix == ".json" else _MOST_STATE)
-            facts = json.loads((path / "node.json").read_text())
+            facts = read_json(path / "node.json", _MOST_FACTS)
             state = final_state(path)
             k = int(state.pop("k"))
             return cls.of(path, facts | {"rounds": k, "dimension": state["x"].shape[1]}, state, FolderRecords(path))
@@ -151,18 +150,6 @@ def refused(field: str, path: Path, wanted: str) -> Iterator[None]:
         raise
     except Exception as error:  # JSON, zip, NumPy and the disk raise a dozen kinds
         raise BadInput(field, str(path), f"{wanted} ({one_line(error)})") from None
-
-
-def plain_size(path: Path, most: int | None = None) -> int:
-    """Bytes of a file that is no link and no device, and that no link leads to within its run."""
-    if any(part.is_symlink() for part in (path, path.parent)):
-        raise ValueError(f"{path.name} lies behind a link")
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{path.name} is not a plain file")
-    if most is not None and found.st_size > most:
-        raise ValueError(f"{path.name} has {found.st_size} bytes, where {most} are the most")
-    return found.st_size
 
 
 def _counts(value: object) -> bool:

@@ -21,7 +21,7 @@ from dpp2.orchestrator.logged import LoggedDrive
 from dpp2.orchestrator.transports.base import RunFailed
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store.events import EventLog
-from dpp2.store.files import write_text
+from dpp2.store.files import read_json, write_text
 from dpp2.store.modes import make_private
 
 
@@ -46,7 +46,7 @@ def run_id_of(experiment: Experiment, kept: Path) -> str:
         return Secrets.of(experiment).run_id
     if kept.is_file():
         try:
-            known = json.loads(kept.read_text())
+            known = read_json(kept)
             digest, run_id = str(known["digest"]), str(known["run_id"])
         except (ValueError, KeyError, TypeError):
             raise BadInput("--state", str(kept), "a file that dpp2 orchestrate has written") from None

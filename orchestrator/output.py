@@ -23,9 +23,27 @@ HEARTBEAT_SECONDS = 10.0
 _STANDING_SECONDS = 5.0  # after which it is said how long something has been going on
 _PREPARING = "preparing"
 
+
+def printable(text: str) -> str:
+    """Without control characters: a terminal would obey them.
+
+    >>> printable("a\\x1b[2Jb")
+    'a\ufffd[2Jb'
+    """
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+class PlainConsole(Console):
+    """Prints text as it is, and no control character in it."""
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **settings)
+
+
 # No markup and no emoji: what is printed holds paths, and a directory may well be called "[b]" or ":smile:".
-console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+# Nor any control character: names and texts of others are shown, and none of them is to move the cursor.
+console = PlainConsole(highlight=False, soft_wrap=True, markup=False, emoji=False)
+errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def print_json(document: Any) -> None:
@@ -40,7 +58,7 @@ def print_table(
     shape: Any = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)} if narrow else {}
     table = Table(*(Column(name, overflow="fold") for name in head), title=title, **shape)  # nothing is cut off
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console.print(table)
 
 

@@ -7,7 +7,6 @@ Where x^K is a function of the messages (DPP³), it is released as it is, and co
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from dpp2.arrays import Array
 from dpp2.embedded import Block
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Epsilon, Unsupported
-from dpp2.store.files import json_text, write_npz, write_text
+from dpp2.store.files import json_text, read_json, write_npz, write_text
 from dpp2.store.ledgers import LedgerFile
 from dpp2.store.locks import opened_run
 from dpp2.store.rundir import RunDirectory
@@ -73,7 +72,7 @@ def _publish(run: Path, directory: RunDirectory) -> Published:
 def _note(path: Path, simulation: Simulation) -> None:
     """privacy.json tells of the release from now on."""
     spent = simulation.account.epsilon(simulation.k, published=True)
-    document = json.loads(path.read_text()) if path.exists() else {}
+    document = read_json(path) if path.exists() else {}
     document["published"] = {"rounds": simulation.k, "epsilon": getattr(spent, "value", None), "total": str(spent)}
     write_text(path, json_text(document))
 

@@ -13,7 +13,9 @@ from dpp2.store.rundir import RunDirectory
 
 def write_results(simulation: Simulation, directory: RunDirectory) -> Result:
     """Results first, then the state that rests on them."""
-    observation, truth = finish_records(directory.path, simulation.recorder, simulation.k, simulation.prepared.P)
+    observation, truth = finish_records(
+        directory.path, simulation.recorder, simulation.k, simulation.prepared.P, simulation.run_id
+    )
     result = replace(simulation.result(), observation=observation, truth=truth)
     directory.finish(result, simulation.snapshot(since=simulation.k))
     write_facts(result, directory.path)

@@ -6,7 +6,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progres
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store.ledgers import LedgerFile
 from dpp2.store.locks import RUNS, new_run, opened_run
+from dpp2.store.results import check_records
 from dpp2.store.rundir import RunDirectory
 
 __all__ = ["ClusterShape", "FinishedRun", "Interrupted", "NoRoundLeft", "Progress", "RunFailed", "resume", "start"]
@@ -88,7 +89,7 @@ def start(
             _check_rounds_left(simulation, RunDirectory(out or RUNS / stem).ledger)
     with new_run(out, stem=stem, force=force) as directory:
         try:
-            directory.keep(simulation.recorder)
+            directory.keep(simulation.recorder, simulation.run_id)
             return _charged(simulation, directory, steps, shape, begun)
         except NoRoundLeft:  # another run was quicker, or the noise of the first round is too small for its grid
             directory.clear()
@@ -135,7 +136,8 @@ def resume(
         directory.check_same(simulation.experiment)
         if (k := transport.reached(directory, simulation.run_id)) > experiment.run.rounds:
             raise BadInput("run.rounds", experiment.run.rounds, f"at least {k}, the rounds that were run already")
-        directory.keep(simulation.recorder)
+        directory.keep(simulation.recorder, simulation.run_id)
+        check_records(path, 1, "--resume")
         snapshot = directory.load(simulation.snapshot(), experiment.run.rounds)
         if snapshot is not None:
             simulation.restore(snapshot)
@@ -157,6 +159,12 @@ def _charged(
     _check_any_round(simulation)
     if not transport.keeps_accounts:
         simulation.tell_uncovered(ledgers.reserve)
+
+    def settle() -> None:
+        if not transport.keeps_accounts:
+            with steps.step("settling the ledgers", rounds, rounds):
+                ledgers.settle(simulation.budget)
+
     try:
         directory.begin(simulation.prepared)
         begun(directory.path)
@@ -166,11 +174,27 @@ def _charged(
             with steps.step("writing results", rounds, rounds):
                 result = write_results(simulation, directory)
             tell_end(result)
-        return FinishedRun(directory, result, began_at, steps.seconds)
-    finally:
-        if not transport.keeps_accounts:
-            with steps.step("settling the ledgers", rounds, rounds):
-                ledgers.settle(simulation.budget)
+        finished = FinishedRun(directory, result, began_at, steps.seconds)
+    except BaseException:  # Ctrl-C as well: what ended the run is what is said
+        with suppress(BadInput, OSError):
+            settle()
+        raise
+    try:
+        settle()
+    except (BadInput, OSError) as error:
+        raise _not_settled(directory, error) from error
+    return finished
+
+
+def _not_settled(directory: RunDirectory, error: BadInput | OSError) -> RunFailed:
+    """The run is whole and the ledger says too much, never too little."""
+    said = error.accepted if isinstance(error, BadInput) else error.strerror or str(error)
+    why = said.removeprefix("a ledger that can be used (").removesuffix(")")
+    where = shlex.quote(str(directory.path))
+    return RunFailed(
+        f"the run is finished and written to {directory.path}, but {directory.ledger} could not be settled ({why}): "
+        f"the charge made before the first round stands; `dpp2 run --resume {where}` settles it"
+    )
 
 
 def _check_any_round(simulation: Simulation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -40,6 +41,9 @@ class Address:
         except (OSError, UnicodeError) as error:
             number = getattr(error, "errno", None) or 0  # below 0 it is about the name of the host
             reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+            if number <= 0 or number == errno.EADDRNOTAVAIL:
+                why = str(reason).partition(" (while")[0]
+                raise BadInput("--host", self.host, f"an address of this machine ({why})") from None
             raise BadInput("--port", self.port, f"a port of {self.host} that is free ({reason})") from None
 
     def url(self, port: int) -> str:

@@ -44,7 +44,7 @@ def playground_app(playground: Playground, worker: Worker, door: Door) -> Guard:
         given = dict(request.query_params)
         viewer = given.pop("viewer", "")[:64]
         try:
-            found = await playground.play(given, viewer)
+            found = await playground.play(given, viewer, request.is_disconnected)
         except Refused as refused:
             return PlainTextResponse(str(refused), refused.status, _NO_STORE)
         return Response(found, media_type="application/json", headers=_NO_STORE)

@@ -7,6 +7,7 @@ the page only adds what an eavesdropper makes of it.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -150,6 +151,9 @@ def _factor(experiment: Experiment, epsilon: float) -> float:
     return found.factor
 
 
+_NUMBER = re.compile(r"-?[0-9.]+([eE][-+]?[0-9]+)?|-?inf|nan")
+
+
 def _parsed(name: str, text: str, default: Any) -> Any:
     """A control's text, of the type of its default."""
     kind = float if default is None else type(default)
@@ -159,6 +163,8 @@ def _parsed(name: str, text: str, default: Any) -> Any:
             return None
         if kind is bool:
             return {"0": False, "1": True}[text]
+        if kind in (int, float) and not _NUMBER.fullmatch(text[:40]):  # Python knows more ways to write a number
+            raise ValueError(text)
         return kind(text[:40])
     except (ValueError, KeyError):
         raise BadInput(name, text[:40], wanted) from None

@@ -9,7 +9,6 @@ The two functions share nothing: what is overheard goes to attacks, the truth to
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from dpp2.arrays import Array
 from dpp2.node.cluster import Cluster
 from dpp2.orchestrator.merge import FolderRecords
 from dpp2.page.place import NODES, Place
+from dpp2.store.files import read_json
 from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, has_records, records_path
 from dpp2.weights import weight_matrix
 
@@ -213,7 +213,7 @@ def _recorded(run: Path, names: tuple[str, ...], scalars: int, agents: int) -> d
 def _node_folders(run: Path) -> Iterator[tuple[list[int], Path]]:
     for facts in sorted(run.glob(NODES)):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            yield [int(agent) for agent in json.loads(facts.read_text())["agents"]], facts.parent
+            yield [int(agent) for agent in read_json(facts)["agents"]], facts.parent
 
 
 def _dimension(folders: list[tuple[list[int], Path]]) -> int:

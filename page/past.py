@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from dpp2 import BadInput, Experiment
 from dpp2.arrays import Array
 from dpp2.page.replay import Replay
 from dpp2.store.events import EventReader
+from dpp2.store.files import read_json
 from dpp2.store.rundir import read_metrics
 from dpp2.thinning import chosen
 
@@ -57,5 +57,5 @@ def seen_metrics(run: Path) -> Mapping[str, Array]:
 
 def _stopped(run: Path) -> str:
     with suppress(OSError, ValueError, AttributeError):
-        return str(json.loads((run / "privacy.json").read_text()).get("stopped") or "")
+        return str(read_json(run / "privacy.json").get("stopped") or "")
     return ""

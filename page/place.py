@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-NODES = "nodes/node-*/runs/*/node.json"  # what nodes on this machine note, below a run
+from dpp2.store.files import plain_size, read_json
 
+NODES = "nodes/node-*/runs/*/node.json"  # what nodes on this machine note, below a run
+_MOST_FACTS = 2**24  # bytes of node.json, where a million agents have room
 _MOST_AUDIT = 2**25  # bytes of audit.json: a curve for each of its attacks
 
 
@@ -33,9 +34,9 @@ class Place:
         """What `dpp2 audit` has said of a quantity (x_i or ∇f_i) in this run, in one sentence; empty if nothing."""
         path = self.run / "audit.json"
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            if path.stat().st_size <= _MOST_AUDIT:
-                told = [str(sentence) for sentence in json.loads(path.read_text())["summary"][1:3]]
-                return next((sentence[:500] for sentence in told if symbol in sentence), "")
+            plain_size(path)
+            told = [str(sentence) for sentence in read_json(path, _MOST_AUDIT)["summary"][1:4]]
+            return next((sentence[:500] for sentence in told if symbol in sentence), "")
         return ""
 
     @property
@@ -49,5 +50,6 @@ class Place:
         noted = []
         for path in self.run.glob(NODES):
             with suppress(OSError, ValueError, AttributeError):
-                noted.append(json.loads(path.read_text()).get("uncovered"))
+                plain_size(path)
+                noted.append(read_json(path, _MOST_FACTS).get("uncovered"))
         return min((k for k in noted if isinstance(k, int)), default=None)

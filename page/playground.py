@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +18,13 @@ _MOST_KEPT = 64  # answers
 _MOST_WAITING = 16
 _MOST_VIEWERS = 256
 _PLAY = "dpp2.page.played:play"
+
+
+Gone = Callable[[], Awaitable[bool]]
+
+
+async def _stays() -> bool:
+    return False
 
 
 class Refused(Exception):
@@ -52,7 +59,8 @@ class Playground:
         for name in ("The paper", "Tier three"):
             await self.play(PRESETS[name].query(), "")
 
-    async def play(self, given: Mapping[str, str], viewer: str) -> str:
+    async def play(self, given: Mapping[str, str], viewer: str, gone: Gone = _stays) -> str:
+        """The answer to one question. It is not computed for somebody who is `gone` when it is its turn."""
         key = json.dumps(sorted(given.items()))
         if key in self._kept:
             self._kept.move_to_end(key)
@@ -65,8 +73,8 @@ class Playground:
         self._waiting += 1
         try:
             async with self._busy:
-                if viewer and self._newest.get(viewer) != number:
-                    raise Refused("", 204)  # a newer question came after this one: nothing to say, and no error
+                if await gone() or (viewer and self._newest.get(viewer) != number):
+                    raise Refused("", 204)  # nobody asks any more, or something newer: nothing to say, and no error
                 found = self._kept.get(key) or await self._played(given)
         except BrokenProcessPool:
             raise Refused("that was too much for this machine: less of it may do", 500) from None

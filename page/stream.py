@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 from dpp2.page.feed import Feed, Viewer
 
 HEARTBEAT_SECONDS = 5.0
+PLACE_SECONDS = 600.0  # what a browser that does not read was sent may all be in buffers: places are lent, not given
 _SEND_SECONDS = 10.0  # a browser that takes longer to accept a message is not reading
 _AGAIN_MILLISECONDS = 1000  # after which a browser that has lost the stream asks again
 
@@ -18,6 +19,7 @@ class EventStream:
     """A response that goes on for as long as somebody looks."""
 
     def __init__(self, feed: Feed, viewer: Viewer, heartbeat: float = HEARTBEAT_SECONDS) -> None:
+        """Ends after `PLACE_SECONDS`: a browser comes back by itself, and gets what it missed meanwhile."""
         self._feed, self._viewer, self._heartbeat = feed, viewer, heartbeat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -25,7 +27,7 @@ class EventStream:
             asyncio.ensure_future(work) for work in (self._tell(send), _gone(receive), self._viewer.dropped.wait())
         ]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=PLACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._feed.leave(self._viewer)
             for task in tasks:

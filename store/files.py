@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,33 @@ from dpp2.records import Records
 from dpp2.store.documents import plain
 
 PRIVATE, PUBLIC = 0o600, 0o644  # whom a file is for: its owner, or everybody
+_MOST_JSON = 2**26  # bytes of a document: a million agents have room in it
+
+
+def file_size(path: Path, most: int | None = None) -> int:
+    """Bytes of a file that can be read to its end: a pipe would keep its reader waiting for ever."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is not a plain file")
+    if most is not None and found.st_size > most:
+        raise ValueError(f"{path.name} has {found.st_size} bytes, where {most} are the most")
+    return found.st_size
+
+
+def plain_size(path: Path, most: int | None = None) -> int:
+    """The same of a file that is no link, and that no link leads to within its run."""
+    if any(part.is_symlink() for part in (path, path.parent)):
+        raise ValueError(f"{path.name} lies behind a link")
+    return file_size(path, most)
+
+
+def read_json(path: Path, most: int = _MOST_JSON) -> Any:
+    """A document on disk. Whatever is wrong with what is in it is a `ValueError`, too deep a nesting as well."""
+    file_size(path, most)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deeply") from None
 
 
 def read_npz(path: Path) -> Records:

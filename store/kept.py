@@ -12,21 +12,31 @@ from dpp2.recorder import Recorder, recorded_weights
 from dpp2.records import Records
 from dpp2.store.files import PRIVATE, PUBLIC, read_npz
 from dpp2.store.modes import make_private
-from dpp2.store.zarr_arrays import META, ZarrArray, drop_after, write_array, write_chunk, write_group, write_shape
+from dpp2.store.zarr_arrays import (
+    META,
+    ZarrArray,
+    drop_after,
+    group_attribute,
+    write_array,
+    write_chunk,
+    write_group,
+    write_shape,
+)
 
 if TYPE_CHECKING:
     from dpp2.weights import Matrix
 
 OBSERVATION, TRUTH = "observation", "truth"
 WEIGHTS = ("P", "P_data", "P_indices", "P_indptr")  # of an observation: no row for each round
+_RUN = "run"  # attribute of a group: the run_id
 _MODES = {OBSERVATION: PUBLIC, TRUTH: PRIVATE}
 
 
 class ZarrKeeper:
     """Takes the rounds of a large run as they come: observation.zarr and truth.zarr, an array for each name."""
 
-    def __init__(self, run: Path, recorder: Recorder) -> None:
-        self._run, self._chunk = run, recorder.window
+    def __init__(self, run: Path, recorder: Recorder, run_id: str) -> None:
+        self._run, self._chunk, self._run_id = run, recorder.window, run_id
         self._places = dict.fromkeys(recorder.sent_arrays, OBSERVATION) | dict.fromkeys(recorder.private_arrays, TRUTH)
         self._agents_by_dimension = next(iter(recorder.sent_arrays.values())).shape[1:]
 
@@ -46,6 +56,9 @@ class ZarrKeeper:
             raise BadInput("--resume", str(self._run), wanted) from None
 
     def _read(self, first: int, last: int) -> Mapping[str, Array]:
+        for group in {self._group(place) for place in self._places.values()} if last > first else ():
+            if group_attribute(group, _RUN) not in (None, self._run_id):  # None: of an older version
+                raise ValueError(f"{group.name} is of another run")
         arrays = {name: ZarrArray.open(self._folder(name)) for name in self._places} if last > first else {}
         for name, array in arrays.items():
             shape = (max(last, array.shape[0]), *self._agents_by_dimension)
@@ -74,7 +87,7 @@ class ZarrKeeper:
         group = self._run / f"{place}.zarr"
         if not (group / META).is_file():
             make_private(group) if _MODES[place] == PRIVATE else group.mkdir(exist_ok=True)
-            write_group(group, _MODES[place])
+            write_group(group, {_RUN: self._run_id}, _MODES[place])
         return group
 
 
@@ -97,6 +110,14 @@ class KeptRecords(Records):
         if not found:
             raise ValueError(f"{self.path} has no array with a row for each agent yet")
         return found[0]
+
+    def checksums(self, last: int | None = None) -> dict[str, Any]:
+        """Of every array its shape and the CRC-32 of every chunk, or of those that the last rounds are in."""
+        first = 0 if last is None else max(self.rounds - last, 0)
+        return {
+            name: {"shape": list(array.shape), "crc": array.checksums(0 if name in WEIGHTS else first)}
+            for name, array in self._stored.items()
+        }
 
     @property
     def nbytes(self) -> int:
@@ -132,13 +153,13 @@ class KeptRecords(Records):
         return f"Records({', '.join(f'{name}: {array.shape}' for name, array in self._stored.items())})"
 
 
-def finish_records(run: Path, recorder: Recorder, k: int, P: Matrix) -> tuple[Records, Records]:
+def finish_records(run: Path, recorder: Recorder, k: int, P: Matrix, run_id: str) -> tuple[Records, Records]:
     """Observation and truth of rounds 0 … k−1: as they are held, or on disk, where what is missing is written now."""
     if not recorder.streamed:
         return recorder.observation(k, P) or Records({}), recorder.truth(k) or Records({})
     recorder.flush(k)
     scalars = {name: numbers[:k] for name, numbers in recorder.scalars.items()}
-    ZarrKeeper(run, recorder).finish(k, recorded_weights(P), scalars)
+    ZarrKeeper(run, recorder, run_id).finish(k, recorded_weights(P), scalars)
     truth = KeptRecords(run / f"{TRUTH}.zarr", k) if recorder.private_arrays else Records({})
     return KeptRecords(run / f"{OBSERVATION}.zarr", k), truth
 
@@ -189,10 +210,21 @@ def _finished_rounds(metrics: Path) -> int:
 def check_window(run: Path, most: int | None, times: float, otherwise: str) -> None:
     """Refuse a window (`last_rounds`) of which memory has no room for so many times its size."""
     size = 0.0
-    for records in (open_records(run, name) for name in (OBSERVATION, TRUTH) if records_path(run, name).is_dir()):
-        if isinstance(records, KeptRecords):
+    for name in (OBSERVATION, TRUTH):
+        records = _opened_chunks(run, name)
+        if records is not None:
             size += records.nbytes * (1.0 if most is None else min(most / max(records.rounds, 1), 1.0))
     check_room(run, times * size, otherwise)
+
+
+def _opened_chunks(run: Path, name: str) -> KeptRecords | None:
+    """None where they are not kept in chunks; damaged ones are refused."""
+    path = records_path(run, name)
+    try:
+        records = open_records(run, name) if path.is_dir() else None
+    except (OSError, ValueError) as error:
+        raise BadInput("RUN", str(run), f"a run with an intact {path.name} ({one_line(error)})") from None
+    return records if isinstance(records, KeptRecords) else None
 
 
 def check_room(path: Path, size: float, otherwise: str = "") -> None:

@@ -17,18 +17,18 @@ from dpp2.store.rundir import RunDirectory
 
 RUNS = Path("runs")  # where runs are kept that nobody named a directory for
 
-_BUSY = "a run that no other command is using: one is at work there now, wait for it or take another directory"
+_BUSY = "that no other command is using: one is at work there now, wait for it or take another directory"
 
 
 @contextmanager
-def locked(path: Path, field: str, *, shared: bool = False) -> Iterator[None]:
+def locked(path: Path, field: str, *, shared: bool = False, what: str = "run") -> Iterator[None]:
     """Have a directory alone, or share it with other readers; refused at once if somebody has it already."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadInput(field, str(path), _BUSY) from None
+            raise BadInput(field, str(path), f"a {what} {_BUSY}") from None
         except OSError:
             pass  # a file system without locks: what was possible before still is
         yield
@@ -51,6 +51,19 @@ def new_run(out: Path | None, *, stem: str = "run", force: bool = False) -> Iter
         except BaseException:  # Ctrl-C as well
             directory.discard(found=found)
             raise
+
+
+@contextmanager
+def folder_alone(out: Path) -> Iterator[None]:
+    """A folder for what one command makes, locked; one that was made for it goes again if nothing came into it."""
+    found = out.is_dir()
+    with locked(_made(out), "--out", what="directory"):
+        try:
+            yield
+        finally:
+            if not found:
+                with suppress(OSError):
+                    out.rmdir()
 
 
 @contextmanager

@@ -15,13 +15,12 @@ from dpp2.errors import one_line
 from dpp2.privacy import Epsilon, PaperEpsilon, Unsupported
 from dpp2.result import PrivacyReport
 from dpp2.stability import Divergence
-from dpp2.store.files import PRIVATE, read_npz, write_text
-from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, open_records
+from dpp2.store.files import PRIVATE, read_json, read_npz, write_text
+from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, has_records, open_records, records_path
 from dpp2.store.rundir import RunDirectory, read_metrics
 from dpp2.theory import Condition
 
 NAME = "result.json"
-_RECORDS = ("observation.npz", "truth.npz")
 _EPSILONS = {cls.__name__: cls for cls in (Epsilon, PaperEpsilon, Unsupported)}
 
 
@@ -42,7 +41,7 @@ def load(path: Path) -> Result:
     directory = RunDirectory.open(path)
     experiment = Experiment.load(directory.path / "experiment.toml").resolve()
     try:
-        facts = json.loads((path / NAME).read_text(encoding="utf-8"))
+        facts = read_json(path / NAME)
         return Result(
             experiment=experiment,
             x=read_npz(path / "solution.npz").x,
@@ -60,7 +59,7 @@ def write_facts(result: Result, folder: Path) -> None:
     privacy = result.privacy
     facts = {
         "run_id": result.run_id,
-        "records": {name: _checksums(folder / name) for name in _RECORDS if (folder / name).is_file()},
+        "records": _all_checksums(folder),
         "seconds": result.seconds,
         "report": result.report,
         "divergence": asdict(result.divergence) if result.divergence else None,
@@ -75,16 +74,65 @@ def write_facts(result: Result, folder: Path) -> None:
     write_text(folder / NAME, json.dumps(_worded(facts), ensure_ascii=False, indent=2) + "\n", PRIVATE)
 
 
-def check_records(folder: Path) -> None:
-    """Refuse records that are not those which the run has written: of another run, or changed since."""
-    try:
-        written = json.loads((folder / NAME).read_text(encoding="utf-8")).get("records", {})
-    except (OSError, ValueError, AttributeError):  # a run of an older version, or one that was not finished
+def write_checksums(folder: Path, run_id: str) -> None:
+    """Of a run of which no more is known than what lies in its directory."""
+    facts = {"run_id": run_id, "records": _all_checksums(folder)}
+    write_text(folder / NAME, json.dumps(facts, ensure_ascii=False, indent=2) + "\n", PRIVATE)
+
+
+def check_records(folder: Path, last: int | None = None, field: str = "RUN") -> None:
+    """Refuse records that are not those which the run has written: of another run, or changed since.
+
+    With `last` only the chunks that the last rounds are in are looked at. A run that goes on (`--resume`) may have been
+    stopped before it wrote any checksums; whoever judges a finished run needs them.
+    """
+    there = [name for name in (OBSERVATION, TRUTH) if has_records(folder, name)]
+    if not there or (field == "--resume" and not (folder / NAME).is_file()):
         return
-    for name in _RECORDS:
-        path = folder / name
-        if name in written and path.is_file() and _checksums(path) not in (None, written[name]):
-            raise BadInput("RUN", str(folder), f"the {name} that this run has written, but this is another one")
+    try:
+        written = dict(read_json(folder / NAME)["records"])
+    except (OSError, LookupError, TypeError, ValueError):
+        wanted = f"a run with its {NAME}, which has the checksums of its records"
+        raise BadInput(field, str(folder), wanted) from None
+    for path in (records_path(folder, name) for name in there):
+        if not _are(folder, path, written.get(path.name), last, field):
+            raise BadInput(field, str(folder), f"the {path.name} that this run has written, but this is another one")
+
+
+def _are(folder: Path, path: Path, written: Any, last: int | None, field: str) -> bool:
+    """Whether records have these checksums. A damaged .npz counts as its own: whoever reads it says what is wrong."""
+    if path.suffix == ".npz":
+        return _checksums(path) in (None, written)
+    try:
+        found = _opened(folder, path).checksums(last)
+    except (OSError, ValueError) as error:
+        raise BadInput(field, str(folder), f"a run with an intact {path.name} ({one_line(error)})") from None
+    try:
+        return found.keys() == written.keys() and all(_alike(found[name], written[name]) for name in found)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
+def _alike(found: Mapping[str, Any], written: Mapping[str, Any]) -> bool:
+    """None stands for a chunk that was not looked at."""
+    pairs = zip(found["crc"], written["crc"], strict=True)
+    return found["shape"] == written["shape"] and all(now in (None, then) for now, then in pairs)
+
+
+def _all_checksums(folder: Path) -> dict[str, Any]:
+    """Of observation and truth, whichever way they are kept. Chunks are read one after the other."""
+    found: dict[str, Any] = {}
+    for name in (OBSERVATION, TRUTH):
+        if has_records(folder, name):
+            path = records_path(folder, name)
+            found[path.name] = _checksums(path) if path.suffix == ".npz" else _opened(folder, path).checksums()
+    return found
+
+
+def _opened(folder: Path, path: Path) -> KeptRecords:
+    records = open_records(folder, path.stem)
+    assert isinstance(records, KeptRecords)
+    return records
 
 
 def read_divergence(folder: Path) -> Divergence | None:

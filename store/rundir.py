@@ -41,7 +41,7 @@ from dpp2.recorder import Recorder
 from dpp2.simulation import Snapshot
 from dpp2.store.documents import EpsilonDocument
 from dpp2.store.events import EventLog
-from dpp2.store.files import PRIVATE, PUBLIC, json_text, read_npz, write_npz, write_text
+from dpp2.store.files import PRIVATE, PUBLIC, json_text, read_json, read_npz, write_npz, write_text
 from dpp2.store.kept import OBSERVATION, TRUTH, KeptRecords, ZarrKeeper, open_records, records_path
 from dpp2.store.modes import make_private
 
@@ -153,7 +153,7 @@ class RunDirectory:
         for facts in self.path.glob("nodes/node-*/runs/*/node.json"):
             digest = experiment.digest
             with suppress(OSError, ValueError, KeyError, TypeError):  # its node will say what is wrong with it
-                digest = str(json.loads(facts.read_text())["digest"])
+                digest = str(read_json(facts)["digest"])
             if digest != experiment.digest:
                 raise self._refused(_CHANGED)
 
@@ -163,7 +163,7 @@ class RunDirectory:
         if experiment.run.seed != "os" or not (path.is_file() or self._has_state()):
             return None
         with self._intact(path):
-            kept = json.loads(path.read_text())
+            kept = read_json(path)
             return Secrets(bytes.fromhex(kept["agent"]), bytes.fromhex(kept["eta"]), kept["run_id"])
 
     def save(self, snapshot: Snapshot) -> None:
@@ -231,10 +231,10 @@ class RunDirectory:
                 array[first : first + count] = _of_shape((count, *array.shape[1:]), name, found[name][:count])
             return first + count
 
-    def keep(self, recorder: Recorder) -> None:
+    def keep(self, recorder: Recorder, run_id: str) -> None:
         """Take the records of a large run as they come; those of a small one are written when it ends."""
         if recorder.streamed:
-            recorder.keep_in(ZarrKeeper(self.path, recorder))
+            recorder.keep_in(ZarrKeeper(self.path, recorder, run_id))
 
     def as_kept(self, experiment: Experiment) -> Experiment:
         """An experiment whose records go on as they began, however many rounds there are to be now."""
@@ -243,7 +243,11 @@ class RunDirectory:
         return experiment.with_setting("run.records", records_path(self.path, OBSERVATION).suffix.removeprefix("."))
 
     def finish(self, result: Result, snapshot: Snapshot) -> None:
-        """Write the results, then the state that rests on them, then drop the parts that they were merged from."""
+        """Write the results, then the state that rests on them, then drop the parts that they were merged from.
+
+        result.json comes last, with checksums of the records: the one of a shorter run would not fit what is written.
+        """
+        (self.path / "result.json").unlink(missing_ok=True)
         self.write_records(result)
         self.save(snapshot)
         for pattern in ("records-*.npz", ".*.part"):

@@ -12,17 +12,17 @@ Nothing is ever half-written: a chunk appears whole, and zarr.json speaks of a r
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 
 from dpp2.arrays import Array
-from dpp2.store.files import PUBLIC, json_text, write_text, write_whole
+from dpp2.store.files import PUBLIC, json_text, read_json, write_text, write_whole
 
 META = "zarr.json"
 _TYPES = {"float64": "<f8", "int32": "<i4", "int64": "<i8"}
@@ -40,10 +40,13 @@ class ZarrArray:
     @classmethod
     def open(cls, path: Path) -> ZarrArray:
         """What is no such array, or one that was written otherwise, is a `ValueError`."""
-        described = json.loads((path / META).read_text())
-        shape, dtype = tuple(map(int, described["shape"])), str(described["data_type"])
-        chunk = int(described["chunk_grid"]["configuration"]["chunk_shape"][0])
-        if dtype not in _TYPES or described != _described(shape, chunk, dtype):
+        described = read_json(path / META)
+        try:
+            shape, dtype = tuple(map(int, described["shape"])), str(described["data_type"])
+            chunk = int(described["chunk_grid"]["configuration"]["chunk_shape"][0])
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # others may have written anything there
+            raise ValueError(f"{path.name}/{META} describes no array") from None
+        if dtype not in _TYPES or not _possible(shape, chunk) or described != _described(shape, chunk, dtype):
             raise ValueError(f"{path.name} is a Zarr array that was written otherwise")
         return cls(path, shape, chunk, dtype)
 
@@ -66,6 +69,14 @@ class ZarrArray:
             rows[begins - first : ends - first] = self._rows(number, begins - number * self.chunk, ends - begins)
         return rows
 
+    def checksums(self, first: int = 0) -> list[int | None]:
+        """CRC-32 of the rows in every chunk, one chunk in memory at a time; None for those before row `first`."""
+        found: list[int | None] = [None] * (first // self.chunk)
+        for number in range(first // self.chunk, math.ceil(self.shape[0] / self.chunk)):
+            count = min(self.chunk, self.shape[0] - number * self.chunk)
+            found.append(crc32(self._rows(number, 0, count).data))
+        return found
+
     def _rows(self, number: int, skipped: int, count: int) -> Array:
         path, dtype = self.path / _key(number, len(self.shape)), np.dtype(_TYPES[self.dtype])
         row = math.prod(self.shape[1:])
@@ -75,9 +86,18 @@ class ZarrArray:
         return read.reshape(count, *self.shape[1:])
 
 
-def write_group(path: Path, mode: int = PUBLIC) -> None:
+def write_group(path: Path, attributes: Mapping[str, str], mode: int = PUBLIC) -> None:
     """A folder of arrays; it is there already."""
-    write_text(path / META, json_text({"zarr_format": 3, "node_type": "group", "attributes": {}}), mode)
+    write_text(path / META, json_text({"zarr_format": 3, "node_type": "group", "attributes": attributes}), mode)
+
+
+def group_attribute(path: Path, name: str) -> str | None:
+    """What `write_group` was told; None where it was not. What is no group is a `ValueError`."""
+    try:
+        found = read_json(path / META).get("attributes", {}).get(name)
+    except AttributeError:
+        raise ValueError(f"{path.name}/{META} describes no group") from None
+    return None if found is None else str(found)
 
 
 def write_shape(path: Path, shape: Sequence[int], chunk: int, dtype: str = "float64", mode: int = PUBLIC) -> None:
@@ -109,6 +129,11 @@ def drop_after(path: Path, rows: int, chunk: int) -> None:
     for file in (*path.glob("c.*"), *path.glob(".*.part")):
         if file.name.startswith(".") or int(file.name.split(".")[1]) * chunk >= max(rows, 1):
             file.unlink()
+
+
+def _possible(shape: tuple[int, ...], chunk: int) -> bool:
+    """Whether an array may have this size: what lies on a disk has fewer than 2⁶³ numbers."""
+    return bool(shape) and chunk > 0 and all(0 <= size < 2**63 for size in (*shape, math.prod(shape), chunk))
 
 
 def _key(number: int, dimensions: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from dpp2 import BadInput, Experiment
 from dpp2.adversary.attacks import ATTACKS
 from dpp2.adversary.verdicts import PROMISED, RECOVERED, Outcome
-from dpp2.store.files import read_npz
+from dpp2.store.files import read_json, read_npz
 from dpp2.store.rundir import RunDirectory, read_metrics
 from dpp2.studies.reproduce.curator import curated
 
@@ -154,7 +153,7 @@ def _unbounded(audit: Mapping[str, Any]) -> bool:
 
 def _audit(run: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads((run / "audit.json").read_text(encoding="utf-8"))
+        found = read_json(run / "audit.json")
         return {key: found[key] for key in _READ}
     except (OSError, ValueError, KeyError, TypeError):
         accepted = "a run that `dpp2 audit` has looked at, all attacks and the game: audit.json is missing or damaged"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dpp2.adversary.tap.reassembly import Assembler
 from dpp2.adversary.tap.sniffer import drops_file
 from dpp2.adversary.tap.streams import Captured, Conversation
 from dpp2.errors import BadInput
+from dpp2.store.files import read_json
 
 _TURN = 1 << 32  # TCP counts bytes modulo this
 _RAW_IP = (12, 14, 101, 228, 229)
@@ -120,7 +120,7 @@ def _known_losses(path: Path, capture: pcap.Capture, found: _Found, sifted: Sift
     dropped = capture.lost
     if (beside := drops_file(path)).is_file():
         try:
-            dropped += int(json.loads(beside.read_text())["dropped"])
+            dropped += int(read_json(beside)["dropped"])
         except (ValueError, KeyError, TypeError):
             yield f"{beside.name}: not readable, so nobody knows how many packets the kernel dropped"
     if dropped:

@@ -220,6 +220,9 @@ class ProblemSection(Section):
         """What to say of a common solution x besides the gap, such as held-out accuracy."""
         return {}
 
+    def check_report(self, x: Array) -> None:
+        """Refuse a report that fails, before any round is run: where somebody else has written it, at x⁰."""
+
     def drawing_seed(self) -> int:
         assert self.seed is not None, "the experiment sets problem.seed before it draws"
         return self.seed

@@ -56,7 +56,8 @@ def load_report(path: Path, x: Array) -> dict[str, float]:
     wanted = "a dict of names and numbers from report(x)"
     told = code.guarded(wanted, lambda: dict(report(frozen(x))))
     if not all(isinstance(name, str) and _is_real(value) for name, value in told.items()):
-        raise code.refused(f"{wanted}, not {told!r:.100}")
+        shown = code.guarded(wanted, lambda: repr(told)[:100])
+        raise code.refused(f"{wanted}, not {shown}")
     return {name: float(value) for name, value in told.items()}
 
 
@@ -148,9 +149,9 @@ class Part:
         user = code.guarded(f"an objective for agent {agent}", make)
         bare = cls(code, agent, user, 0, 0.0)
         for method in ("value", "gradient"):
-            if not callable(getattr(user, method, None)):
+            if not callable(bare.attribute(method)):
                 raise bare.refused(f"an objective with a method {method}(x) for agent {agent}, not {_kind(user)}")
-        dimension, smoothness = getattr(user, "dimension", None), getattr(user, "smoothness", None)
+        dimension, smoothness = bare.attribute("dimension"), bare.attribute("smoothness")
         if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
             raise bare.refused(f"a whole dimension ≥ 1 for agent {agent}, not {_kind(dimension)}")
         if smoothness is None:
@@ -159,9 +160,13 @@ class Part:
             raise bare.refused(f"a smoothness ≥ 0, or none, for agent {agent}, not {_kind(smoothness)}")
         return cls(code, agent, user, int(dimension), float(smoothness))._counted()
 
+    def attribute(self, name: str) -> Any:
+        """None where the object has none. It may be a property, which is the user's code as well."""
+        return self.code.guarded(f"a {name} of agent {self.agent}", lambda: getattr(self.user, name, None))
+
     def _counted(self) -> Part:
         """With the number of records, at a point that is as good as any."""
-        if not callable(getattr(self.user, "record_gradients", None)):
+        if not callable(self.attribute("record_gradients")):
             return self
         return replace(self, records=len(self._record_gradients(frozen(np.zeros(self.dimension)))))
 
@@ -176,7 +181,7 @@ class Part:
 
     def public_gradient(self, x: Array) -> Array:
         """0 where the object has none."""
-        return self._row(x, "public_gradient") if hasattr(self.user, "public_gradient") else np.zeros_like(x)
+        return self._row(x, "public_gradient") if self.attribute("public_gradient") is not None else np.zeros_like(x)
 
     def record_gradients(self, x: Array) -> Array:
         gradients = self._record_gradients(x)

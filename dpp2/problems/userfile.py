@@ -93,6 +93,9 @@ class FileSection(ProblemSection):
         """What the file's own `report(x)` says."""
         return load_report(Path(self.path), x) if self._is_code() else {}
 
+    def check_report(self, x: Array) -> None:
+        self.report(x)
+
     def digest_table(self) -> Table:
         """Without the path: it differs between machines, and what lies there enters through the objective's sources."""
         return {key: value for key, value in super().digest_table().items() if key != "path"}

@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,9 @@ import typer
 
 from dpp2 import BadInput
 from dpp2.orchestrator.cli.app import Executor, Json, app, check_counts, examples, load_experiment, new_folder
-from dpp2.orchestrator.output import console, print_json, print_table, progress_bar
+from dpp2.orchestrator.output import console, errors, print_json, print_table, progress_bar
+from dpp2.store.files import read_json
+from dpp2.store.locks import folder_alone
 
 if TYPE_CHECKING:
     from dpp2.studies.compare.comparison import Comparison
@@ -77,32 +78,45 @@ def compare(
 
     What is finished is kept in DIR/kept: the same command goes on where it was stopped.
     """
-    from dpp2.studies.compare import comparison, page
+    from dpp2.studies.compare import page
     from dpp2.studies.compare.claims import Rankings
-    from dpp2.studies.compare.plan import MOST_SEARCHES
+    from dpp2.studies.compare.plan import MOST_SEARCHES, MOST_SEEDS
 
     check_counts(("--seeds", seeds))
+    if seeds > MOST_SEEDS:
+        raise BadInput("--seeds", seeds, f"a whole number from 1 to {MOST_SEEDS}")
+    if seed < 0:
+        raise BadInput("--seed", seed, "a whole number ≥ 0")
     if not 1 <= searches <= MOST_SEARCHES:
         raise BadInput("--searches", searches, f"a whole number from 1 to {MOST_SEARCHES}")
     new_folder(out)
     other = _other(against, seed) if against else None
     plan = _plan(files or [], algorithms, _numbers(epsilon), evaluations, quick=quick)
     plan = replace(plan, searches=searches, seeds=seeds, seed=seed)
-    try:
-        with progress_bar("compare") as show:
-            made = comparison.compare(plan, kept=out / "kept", executor=executor, progress=show)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"stopped; what is finished is in {out / 'kept'}, and the same command goes on"
-        ) from None
     given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
     counts = {"--searches": (searches, 2), "--seeds": (seeds, 10), "--seed": (seed, 1)}
     words = _words(files or [], given, counts, quick=quick)
-    paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}
+    if not quick and not files and algorithms is None and not json:
+        errors.print(
+            "note: all methods on all data take about 40 minutes of CPU; `dpp2 compare --quick` takes a tenth of that"
+        )
+    with folder_alone(out):
+        made = _compared(plan, out / "kept", executor)
+        paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}
     if json:
         print_json(page.document(made, Rankings(made, other)) | {"files": paths})
     else:
         _print(made, paths, other)
+
+
+def _compared(plan: Plan, kept: Path, executor: str | None) -> Comparison:
+    from dpp2.studies.compare import comparison
+
+    try:
+        with progress_bar("compare") as show:
+            return comparison.compare(plan, kept=kept, executor=executor, progress=show)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped; what is finished is in {kept}, and the same command goes on") from None
 
 
 def _plan(
@@ -126,7 +140,7 @@ def _plan(
 def _other(path: Path, seed: int) -> Mapping[str, Any]:
     """Another comparison, checked before the work begins."""
     try:
-        document = loads(path.read_text())
+        document = read_json(path)
         other_seed, known = document["plan"]["seed"], {"results", "rankings"} <= document.keys()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         known = False

@@ -17,7 +17,7 @@ from dpp2.orchestrator.groups import check_partition, groups_of
 from dpp2.orchestrator.output import errors, waiting
 from dpp2.orchestrator.transports.base import ClusterShape, Interrupted, Progress, RunFailed, Transport, stop_requests
 from dpp2.privacy.account import Note
-from dpp2.store.files import write_text
+from dpp2.store.files import read_json, write_text
 from dpp2.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class RoundClock:
         """`before` is what the run directory knows of; the file also knows of a run that was interrupted."""
         self._path, self._before = path, before
         with suppress(OSError, ValueError, KeyError, TypeError):  # a clock is no reason to refuse a run
-            self._before = max(before, float(json.loads(path.read_text())["seconds"]))
+            self._before = max(before, float(read_json(path)["seconds"]))
         self._began: float | None = None
         self._last = self._kept = 0.0
 

@@ -10,19 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import dpp2
-from dpp2.store.files import write_text
+from dpp2.store.files import read_json, write_text
 from dpp2.studies.compare.laboratory import Outcome
 from dpp2.studies.compare.search import Search, Tried
 
 _HERE, _MATHEMATICS = Path(__file__).parent, Path(dpp2.__file__).parent
 _MAKERS = (_HERE, *(_MATHEMATICS / room for room in (".", "algorithms", "privacy", "problems")))
 _TELLERS = frozenset({"claims.py", "page.py", "pictures.py", "verdicts.py"})  # of the files here: these make no number
+_DAMAGED = (ArithmeticError, LookupError, TypeError, ValueError)  # which only another program can have done
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,11 @@ class Kept:
 
     def search(self, key: str) -> Search | None:
         found = self._read(f"{key}-search")
-        if found is None:
-            return None
-        tried = tuple(Tried(tuple(point), tuple(gaps)) for point, gaps in found["tried"])
-        return Search(
-            tried, tuple((low, high) for low, high in found["ranges"]), found["waves"], found.get("exchanged", False)
-        )
+        with suppress(*_DAMAGED):
+            tried = tuple(Tried(tuple(point), tuple(gaps)) for point, gaps in found["tried"])
+            ranges = tuple((low, high) for low, high in found["ranges"])
+            return Search(tried, ranges, int(found["waves"]), bool(found.get("exchanged", False)))
+        return None
 
     def keep_search(self, key: str, search: Search, seconds: float) -> None:
         tried = [[one.point, one.gaps] for one in search.tried]
@@ -48,7 +49,9 @@ class Kept:
 
     def outcomes(self, key: str) -> list[Outcome] | None:
         found = self._read(f"{key}-measured")
-        return None if found is None else [Outcome(**one) for one in found["outcomes"]]
+        with suppress(*_DAMAGED):
+            return [Outcome(**one) for one in found["outcomes"]]
+        return None
 
     def keep_outcomes(self, key: str, outcomes: list[Outcome], seconds: float) -> None:
         self._write(f"{key}-measured", {"outcomes": [asdict(one) for one in outcomes], "seconds": seconds})
@@ -59,15 +62,18 @@ class Kept:
         return sum(map(self._seconds, names))
 
     def _seconds(self, name: str) -> float:
-        return float((self._read(name) or {}).get("seconds", 0.0))
+        with suppress(*_DAMAGED):
+            return float(self._read(name)["seconds"])
+        return 0.0
 
-    def _read(self, name: str) -> Any:
+    def _read(self, name: str) -> dict[str, Any]:
         if self.folder is None:
-            return None
+            return {}
         try:
-            return json.loads((self.folder / f"{name}.json").read_text())
-        except (OSError, ValueError):  # not there; or damaged, which only another program can have done
-            return None
+            found = read_json(self.folder / f"{name}.json")
+        except (OSError, ValueError):  # not there, or damaged
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
         if self.folder is not None:

@@ -11,7 +11,7 @@ from dpp2.studies.compare.search import Effort, Search, begun, carried_on
 from dpp2.studies.compare.tasks import STARTS, TRACKS, Cell, DataSet, Start, Task, Track
 
 EVALUATIONS, QUICK_EVALUATIONS = 92, 28  # tuning runs of one search of a contender in a cell, before exchanges
-MOST_SEARCHES = 8
+MOST_SEARCHES, MOST_SEEDS = 8, 1000
 
 _TUNING, _REPORTING = 1_000_003, 1_000_000_007  # first seeds
 _SEEDS_APART = 1000  # between two searches, and between the reports of two comparisons

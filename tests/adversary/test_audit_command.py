@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -186,15 +187,61 @@ def test_records_of_another_run_are_refused_although_they_have_the_same_shape(
     assert not (run / "audit.json").exists()
 
 
-def test_the_truth_of_another_shape_is_refused_in_runs_of_older_versions(call: Call, run: Path, tmp_path: Path) -> None:
-    (run / "result.json").unlink()
-    for change in ("run.rounds=30", "network.agents=4", "problem.dimension=2"):
-        other = tmp_path / change
-        assert call("run", *SETTINGS, "--set", change, "--out", other)[0] == 0
-        (run / "truth.npz").write_bytes((other / "truth.npz").read_bytes())
-        code, out, err = call("audit", run, *QUICK)
+@pytest.mark.parametrize("name", ["observation", "truth"])
+def test_chunks_of_another_run_are_refused_by_an_audit_and_by_a_resume(call: Call, tmp_path: Path, name: str) -> None:
+    for seed in (1, 7):
+        sets = ["--set", "run.records=zarr", "--set", f"run.seed={seed}"]
+        assert call("run", *SETTINGS, *sets, "--out", tmp_path / str(seed))[0] == 0
+    run, chunked = tmp_path / "1", f"{name}.zarr"
+    assert call("audit", run, *QUICK)[0] == 0
+    assert call("audit", run, *QUICK, "--last", 20)[0] == 0
+    shutil.rmtree(run / chunked)
+    shutil.copytree(tmp_path / "7" / chunked, run / chunked)
+    said = f"expected the {chunked} that this run has written, but this is another one\n"
+    for words in (("audit", run, *QUICK), ("audit", run, *QUICK, "--last", 20), ("run", "--resume", run)):
+        code, out, err = call(*words)
         assert (code, out) == (2, "")
-        assert "60×5×3, truth.npz" in err
+        assert err.endswith(said)
+    (run / "result.json").unlink()  # as in a run that was stopped before its end
+    code, _, err = call("run", "--resume", run, "--set", "run.rounds=70")
+    assert code == 2
+    assert f"{chunked} is of another run" in err
+
+
+def test_a_chunk_that_was_changed_is_refused(call: Call, tmp_path: Path) -> None:
+    assert call("run", *SETTINGS, "--set", "run.records=zarr", "--out", tmp_path / "run")[0] == 0
+    chunk = tmp_path / "run/observation.zarr/y/c.0.0.0"
+    chunk.write_bytes(bytes(8) + chunk.read_bytes()[8:])
+    code, _, err = call("audit", tmp_path / "run", *QUICK)
+    assert (code, "observation.zarr that this run has written" in err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["npz", "zarr"])
+def test_records_without_their_checksums_are_refused(call: Call, tmp_path: Path, kind: str) -> None:
+    assert call("run", *SETTINGS, "--set", f"run.records={kind}", "--out", tmp_path / "run")[0] == 0
+    for damage in ("{", "[]", "{}", "[" * 200_000, None):
+        path = tmp_path / "run/result.json"
+        path.unlink() if damage is None else path.write_text(damage)
+        code, out, err = call("audit", tmp_path / "run", *QUICK)
+        assert (code, out) == (2, "")
+        assert err.endswith("expected a run with its result.json, which has the checksums of its records\n")
+
+
+def _shape(words: str) -> str:
+    return f'{{"shape": {words}, "data_type": "float64", "chunk_grid": {{"configuration": {{"chunk_shape": [3]}}}}}}'
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "[]", "null", "{}", *map(_shape, ("[60]", "[-60, 5, 3]", "[1e400, 5, 3]", '["a"]', "7")), "[" * 200_000],
+)
+def test_damaged_chunk_metadata_are_one_sentence(call: Call, tmp_path: Path, damage: str) -> None:
+    assert call("run", *SETTINGS, "--set", "run.records=zarr", "--out", tmp_path / "run")[0] == 0
+    (tmp_path / "run/observation.zarr/y/zarr.json").write_text(damage)
+    for words in (("audit", tmp_path / "run", *QUICK), ("run", "--resume", tmp_path / "run")):
+        code, out, err = call(*words)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert "unexpected" not in err
 
 
 @pytest.mark.parametrize("command", ["run", "privacy epsilon", "audit"])
@@ -210,3 +257,12 @@ def test_where_the_papers_theorem_does_not_apply_it_is_named_once(call: Call, tm
     told = " ".join(out.split())
     assert re.search(r"the paper's Theorem 3 does not apply(: | \()it needs αM̄ < 1", told)
     assert "Theorem 3 says" not in told
+
+
+def test_a_truth_that_is_gone_is_not_said_never_to_have_been_kept(call: Call, tmp_path: Path) -> None:
+    assert call("run", *SETTINGS, "--set", "run.records=zarr", "--out", tmp_path / "run")[0] == 0
+    shutil.rmtree(tmp_path / "run/truth.zarr")
+    code, out, _ = call("audit", tmp_path / "run", *QUICK, "--json")
+    assert code == 0
+    assert "errors cannot be measured: the truth that the run kept is not in its directory any more" in out
+    assert "telemetry = none" not in out

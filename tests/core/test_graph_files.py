@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_every_edge_is_stored_once(tmp_path: Path) -> None:
     graph = SmallWorld(agents=1000).any_graph
     assert matrix(tmp_path, graph).stat().st_size < 9 * len(graph.edges) + 8 * graph.agents + 2000
+
+
+@pytest.mark.parametrize("name", ["edges.txt", "edges.graphml", "edges.npz"])
+def test_a_pipe_keeps_nobody_waiting(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BadInput, match=r"expected a readable file \(this is no plain one\)"):
+        read_graph(tmp_path / name)

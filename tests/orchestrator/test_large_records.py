@@ -204,7 +204,7 @@ def test_half_a_chunk_is_refused(damage: Callable[[Path], None], tmp_path: Path,
     damage(tmp_path / "run/observation.zarr/y/c.2.0.0")
     longer = dpp2("run", "--resume", tmp_path / "run", "--set", f"run.rounds={ROUNDS + 2}")
     audited = dpp2("audit", tmp_path / "run", "--no-game")
-    for ended, what in ((longer, "rounds 6 to 7 cannot be read"), (audited, "intact observation.zarr")):
+    for ended, what in ((longer, "intact observation.zarr"), (audited, "intact observation.zarr")):
         assert ended.code == 2
         assert what in ended.err
         assert ended.err.count("\n") == 1
@@ -325,7 +325,7 @@ class TestCollect:
         chosen = Experiment.load(overrides=COLLECTED | {"run.records": "zarr"})
         begin(tmp_path / "run", chosen)
         simulation = Simulation(chosen, to_disk=True)
-        simulation.recorder.keep_in(kept.ZarrKeeper(tmp_path / "run", simulation.recorder))
+        simulation.recorder.keep_in(kept.ZarrKeeper(tmp_path / "run", simulation.recorder, simulation.run_id))
         truth, seen = (dict(open_records(tmp_path / "run", name)) for name in ("truth", "observation"))
         simulation.recorder.restore(4, {name: column[:4] for name, column in _metrics(simulation, truth).items()})
         chunk = simulation.recorder.window

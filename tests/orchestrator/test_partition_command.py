@@ -77,7 +77,10 @@ def test_nothing_is_written_over(dpp2: Call, tmp_path: Path) -> None:
     assert "a file that is not there yet" in ended.err
 
 
-@pytest.mark.parametrize("hosts", ["10.0.0.1", "", "a:1,a:1", ",".join(f"a:{n}" for n in range(51))])
+IMPOSSIBLE = ("10.0.0.1", "", "a:0,b:1", "a:99999,b:1", "a b:1,c:1", "a\n:1,b:1", "a:٥,b:1", "a:1,a:1")
+
+
+@pytest.mark.parametrize("hosts", [*IMPOSSIBLE, ",".join(f"a:{n}" for n in range(1, 52))])
 def test_hosts_that_cannot_be_are_refused(hosts: str, dpp2: Call, tmp_path: Path) -> None:
     ended = dpp2("partition", "--hosts", hosts, "--out", tmp_path / "c.toml")
     assert (ended.code, list(tmp_path.iterdir())) == (2, [])

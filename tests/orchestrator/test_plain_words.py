@@ -215,3 +215,13 @@ def test_a_seeded_run_that_is_repeated_is_charged_once(dpp2: Call, small: list[s
             shown = json.loads(dpp2("privacy", "ledger", folder, "--json").out)
             totals.append(max(agent["epsilon"] for agent in shown))
         assert totals[1] == pytest.approx(factor * totals[0])
+
+
+def test_no_text_of_others_reaches_the_terminal_as_a_command(dpp2: Call, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def objective(i, n): raise ValueError('\\x1b[2J\\x9b2J red \\x07')")
+    ended = dpp2("run", "--set", "problem.name=file", "--set", f"problem.path={tmp_path / 'own.py'}")
+    (tmp_path / "keys.toml").write_text('[network]\n"\\u001b[31m" = 1\n')
+    typed = dpp2("run", tmp_path / "keys.toml")
+    assert (ended.code, typed.code) == (2, 2)
+    assert "red" in ended.err
+    assert not {"\x1b", "\x9b", "\x07"} & {*ended.err, *typed.err}

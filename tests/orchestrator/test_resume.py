@@ -25,6 +25,7 @@ from dpp2.orchestrator.transports import embedded
 from dpp2.prepared import PreparedRun, Secrets
 from dpp2.store import files
 from dpp2.store.files import read_npz
+from dpp2.store.ledgers import LedgerFile
 from dpp2.store.rundir import RunDirectory
 from tests.answers import BOWL
 
@@ -398,3 +399,35 @@ class TestRealProcess:
             process.send_signal(number)
             out, err = process.communicate(timeout=60)
         return process.returncode, out, err
+
+
+def test_a_ledger_that_cannot_be_settled_is_said_and_the_run_is_whole(
+    tmp_path: Path, dpp2: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: LedgerFile, budget: object) -> None:
+        raise BadInput("ledger", str(self.path), "a ledger that can be used (database or disk is full)")
+
+    settings = [word for name, value in TABLES.items() for word in ("--set", f"{name}={value}")]
+    with monkeypatch.context() as patch:
+        patch.setattr(LedgerFile, "settle", full)
+        ended = dpp2("run", *settings, "--out", tmp_path / "run")
+    assert ended.code == 1
+    said = ("is finished and written to", "database or disk is full", "the charge made before", "run --resume")
+    assert [words for words in said if words not in ended.err] == []
+    assert (tmp_path / "run/result.json").is_file()
+    assert dpp2("run", "--resume", tmp_path / "run").code == 0
+
+
+def test_what_ended_a_run_is_said_although_its_ledger_cannot_be_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise BadInput("ledger", "", "a ledger that can be used (database or disk is full)")
+
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device", "observation.npz")
+
+    monkeypatch.setattr(LedgerFile, "settle", full)
+    monkeypatch.setattr(runner, "write_results", broken)
+    with pytest.raises(OSError, match="No space left on device"):
+        begin(tmp_path / "run", experiment())

@@ -116,6 +116,17 @@ async def test_a_stream_to_a_browser_that_does_not_read_ends(feed: Feed, monkeyp
     assert feed.viewers == 0
 
 
+async def test_a_place_is_lent_and_not_given(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats fit into buffers for hours, whether somebody reads them or not."""
+    monkeypatch.setattr(stream, "PLACE_SECONDS", 0.2)
+    viewer = feed.join()
+    last = viewer.waiting.get_nowait().id
+    received = await streamed(feed, viewer, 30)
+    assert b"still here" in received
+    assert feed.viewers == 0
+    assert told(feed.join(last)) == []  # whoever comes back has missed nothing
+
+
 async def test_a_viewer_that_is_dropped_has_its_stream_ended(feed: Feed) -> None:
     viewer = feed.join()
     task = asyncio.create_task(streamed(feed, viewer, 30, reads=False))

@@ -115,7 +115,8 @@ async def test_whatever_the_token_the_address_that_is_printed_leads_in(token: st
         ({"host": "0.0.0.0"}, "--host = '0.0.0.0': expected --token beside it"),
         ({"host": "0.0.0.0", "token": "short"}, "--token = '…': expected at least 16 characters"),
         ({"port": 70000}, "--port = 70000"),
-        ({"host": "256.1.1.1", "token": TOKEN}, "--port"),
+        ({"host": "256.1.1.1", "token": TOKEN}, "--host = '256.1.1.1': expected an address of this machine"),
+        ({"host": "a b", "token": TOKEN}, "--host = 'a b': expected an address of this machine"),
     ],
 )
 def test_what_may_not_listen_says_so(given: dict[str, str | int], sentence: str) -> None:

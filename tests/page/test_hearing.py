@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_records_in_chunks_are_read_as_far_as_they_are_needed(tmp_path: Path, mo
     simulation, plain = Simulation(chosen, to_disk=True), Simulation(chosen)
     directory = RunDirectory.create(tmp_path / "run", force=False)
     directory.begin(simulation.prepared)
-    directory.keep(simulation.recorder)
+    directory.keep(simulation.recorder, simulation.run_id)
     place = Place(directory.path)
     for name in ("observation", "truth"):  # as a run leaves them in the moment before it writes the first array
         (directory.path / f"{name}.zarr").mkdir()
@@ -253,3 +254,15 @@ def test_captures_and_records_of_nodes(tls: bool, tmp_path: Path) -> None:
     assert found.observation is not None
     assert np.array_equal(found.observation.phases["y"], sent.phases["y"])
     assert overheard(experiment, found, true).broken is not None
+
+
+def test_notes_of_a_node_that_are_no_plain_file_keep_nobody_waiting(tmp_path: Path) -> None:
+    folders = [tmp_path / f"nodes/node-{n}/runs/1" for n in range(4)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    os.mkfifo(folders[0] / "node.json")
+    (folders[1] / "node.json").write_text("[" * 200_000)
+    (folders[2] / "node.json").touch()
+    os.truncate(folders[2] / "node.json", 2**36)
+    (folders[3] / "node.json").write_text('{"uncovered": 7}')
+    assert Place(tmp_path).uncovered() == 7

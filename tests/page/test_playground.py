@@ -97,6 +97,10 @@ def test_the_divergence_is_one() -> None:
         ({"agents": "1000000"}, "agents = 1000000: expected a whole number from 2 to 200"),
         ({"rounds": "99999"}, "rounds = 99999: expected a whole number from 1 to 2000"),
         ({"agents": "200", "rounds": "2000"}, "rounds = 2000: expected at most 1000 with so many agents"),
+        ({"agents": "٥٠"}, "agents = '٥٠': expected a whole number"),
+        ({"agents": "5_0"}, "agents = '5_0': expected a whole number"),
+        ({"agents": "+50"}, "agents = '+50': expected a whole number"),
+        ({"u": "1_0"}, "u = '1_0': expected a number"),
         ({"agents": "x"}, "agents = 'x': expected a whole number"),
         ({"topology": "file"}, "topology"),
         ({"path": "/etc/passwd"}, "control"),
@@ -167,6 +171,24 @@ async def test_of_one_viewer_the_newest_question_wins() -> None:
     assert worker.asked == [{"agents": "5"}, {"agents": "8"}]
     await playground.play({"agents": "8"}, "you")
     assert len(worker.asked) == 2  # known already
+
+
+async def test_a_question_whose_viewer_has_gone_is_not_computed() -> None:
+    worker, gone = Counting(), asyncio.Event()
+
+    async def has_gone() -> bool:
+        return gone.is_set()
+
+    playground = Playground(worker)
+    first = asyncio.create_task(playground.play({"agents": "5"}, "a"))
+    second = asyncio.create_task(playground.play({"agents": "6"}, "b", has_gone))
+    await asyncio.sleep(0.01)
+    gone.set()
+    worker.go_on.set()
+    assert await first == '{"agents": "5"}'
+    with pytest.raises(Refused):
+        await second
+    assert worker.asked == [{"agents": "5"}]
 
 
 async def test_so_many_may_wait_and_the_rest_is_refused() -> None:

@@ -13,6 +13,7 @@ import pytest
 from dpp2.errors import BadInput
 from dpp2.problems import ProblemSection
 from dpp2.problems.sources import FromOutside
+from tests.conftest import Call
 
 Build = Callable[..., ProblemSection]
 GOOD = """
@@ -98,6 +99,19 @@ MALFORMED = {
     "null bytes": ("\0", "a Python file that can be loaded (SyntaxError"),
     "raises": ("raise RuntimeError('no\\nluck.')", "a Python file that can be loaded (RuntimeError: no luck)"),
     "exits": ("import sys; sys.exit(3)", "a Python file that can be loaded (SystemExit: 3)"),
+    "own exit": (
+        "class Stop(BaseException): pass\ndef objective(i, n): raise Stop('here')",
+        "an objective for agent 0 (Stop: here)",
+    ),
+    "generator exit": ("def objective(i, n): raise GeneratorExit", "an objective for agent 0 (GeneratorExit)"),
+    "no sentence": (
+        "class Mute(Exception):\n    def __str__(self): raise ValueError\ndef objective(i, n): raise Mute",
+        "an objective for agent 0 (Mute)",
+    ),
+    "dimension raises": (
+        GOOD.replace("    dimension: int = 3\n", "    @property\n    def dimension(self): return 1 / 0\n"),
+        "a dimension of agent 0 (ZeroDivisionError",
+    ),
     "import": ("import no_such_module_", "a Python file that can be loaded (ModuleNotFoundError"),
     "empty": ("", "a Python file with a function objective(agent, agents)"),
     "no function": ("objective = 3", "a Python file with a function objective(agent, agents)"),
@@ -174,3 +188,18 @@ def test_a_file_that_failed_leaves_no_module_behind(build: Build, source: Path) 
     with pytest.raises(BadInput):
         build(2, name="file", path=str(source)).objective([0], 2)
     assert set(sys.modules) == before
+
+
+def test_a_report_that_fails_is_refused_before_the_first_round(source: Path, tmp_path: Path, dpp2: Call) -> None:
+    source.write_text(GOOD + "def report(x):\n    return {'a': 1 / 0}\n")
+    words = ["problem.name=file", f"problem.path={source}", "network.agents=4", "network.topology=ring"]
+    ended = dpp2("run", *(word for one in words for word in ("--set", one)), "--out", tmp_path / "run")
+    assert ended.code == 2
+    assert "numbers from report(x) (ZeroDivisionError: division by zero)" in ended.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_in_the_users_code_stays_what_it_is(build: Build, source: Path) -> None:
+    source.write_text("def objective(i, n): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        build(2, name="file", path=str(source)).objective([0, 1], 2)

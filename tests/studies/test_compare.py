@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from dpp2.algorithms import ALGORITHMS
 from dpp2.prepared import PreparedRun
 from dpp2.privacy import Unsupported
 from dpp2.store.files import json_text
+from dpp2.store.locks import folder_alone
 from dpp2.studies.compare import page, pictures, verdicts
 from dpp2.studies.compare.claims import Rankings
 from dpp2.studies.compare.comparison import Comparison, compare
@@ -241,6 +244,25 @@ def test_what_is_kept_is_not_run_again_and_gives_the_same(tmp_path: Path, monkey
     assert not list(tmp_path.glob(".*"))
 
 
+def test_damaged_work_is_done_again(tmp_path: Path) -> None:
+    plan = replace(PLAN, methods=tuple(methods(["dmsp"])), tracks=(PURE,))
+    first = page.csv_text(compare(plan, kept=tmp_path, executor="processes:1"))
+    damages = ("[]", "{}", "[" * 200_000, '{"tried": 1, "outcomes": 2}', None)
+    for path, damage in zip(sorted(tmp_path.iterdir()), itertools.cycle(damages), strict=False):
+        path.unlink()
+        os.mkfifo(path) if damage is None else path.write_text(damage)
+    assert page.csv_text(compare(plan, kept=tmp_path, executor="processes:1")) == first
+
+
+def test_two_comparisons_do_not_share_a_folder(tmp_path: Path, dpp2: Call) -> None:
+    out = tmp_path / "out"
+    with folder_alone(out):
+        ended = dpp2("compare", "--out", out)
+    assert ended.code == 2
+    assert "a directory that no other command is using: one is at work there now" in ended.err
+    assert not out.exists()  # nothing came into it
+
+
 def test_a_method_in_a_file_is_kept_by_its_content(tmp_path: Path) -> None:
     task = Task(DATA, "zero", PURE)
     keys = []
@@ -448,6 +470,8 @@ def test_names_of_lines_do_not_overlap() -> None:
         (["--epsilon", "1,inf"], "--epsilon = '1,inf': expected finite numbers > 0"),
         (["--epsilon", "ten"], "--epsilon = 'ten': expected finite numbers > 0"),
         (["--evaluations", "5"], "--evaluations = 5: expected a whole number ≥ 28"),
+        (["--seeds", "99999999999"], "--seeds = 99999999999: expected a whole number from 1 to 1000"),
+        (["--seed", "-1"], "--seed = -1: expected a whole number ≥ 0"),
         (["--seeds", "0"], "--seeds = 0: expected a whole number ≥ 1"),
         (["--executor", "threads:3", "--algorithms", "dmsp"], "--executor = 'threads:3': expected processes:N"),
     ],

@@ -96,10 +96,9 @@ def compare(
     given = {"--algorithms": algorithms, "--epsilon": epsilon, "--evaluations": evaluations}
     counts = {"--searches": (searches, 2), "--seeds": (seeds, 10), "--seed": (seed, 1)}
     words = _words(files or [], given, counts, quick=quick)
-    if not quick and not files and algorithms is None and not json:
-        errors.print(
-            "note: all methods on all data take about 40 minutes of CPU; `dpp2 compare --quick` takes a tenth of that"
-        )
+    if not quick and not files and algorithms is None:
+        whole = "all methods on all data take about 40 minutes of a processor, `dpp2 compare --quick` a tenth of that"
+        errors.print(f"note: {whole}")
     with folder_alone(out):
         made = _compared(plan, out / "kept", executor)
         paths = {what: str(path) for what, path in page.write(made, out, words, other).items()}

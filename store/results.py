@@ -138,8 +138,7 @@ def _opened(folder: Path, path: Path) -> KeptRecords:
 def read_divergence(folder: Path) -> Divergence | None:
     """That a run diverged, and why; None where it did not, or where it was never finished."""
     try:
-        written = json.loads((folder / NAME).read_text(encoding="utf-8"))["divergence"]
-        return _divergence(written)
+        return _divergence(read_json(folder / NAME)["divergence"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -92,17 +92,18 @@ def _short(found: Sequence[Standing]) -> str:
     said = "Yes" if not count else "No" if count == len(found) else "Not everywhere"
     where = f"in {count or len(found)} of {_cells(len(found))}"
     if not count:
-        return f"**Is DPP² best at the same ε? {said}: {where} no other method ends lower.**"
+        return f"**Is DPP² best at the same ε? {said}: {where} no other method has a lower mean.**"
     ((label, often),) = above.most_common(1)
-    return f"**Is DPP² best at the same ε? {said}: {where} some other method ends lower, in {often} of them {label}.**"
+    others = f"some other method has a lower mean, in {often} of them {label}"
+    return f"**Is DPP² best at the same ε? {said}: {where} {others}.**"
 
 
 def _compared(found: Sequence[Standing]) -> str:
     lower = sum(1 for one in found if one.lower)
     return (
         "A cell is a data set, a start, a kind of ε and an ε. DPP² stands there with the better of its two variants: "
-        f"τ = 0 as in the paper, or τ searched. By the rule below, some other method ends lower in {lower} of "
-        f"{_cells(len(found))}; in the others none does."
+        "τ = 0 as in the paper, or τ searched. Means may differ by luck. By the rule below, which leaves that out, "
+        f"some other method ends lower in {lower} of {_cells(len(found))}; in the others none is said to."
     )
 
 

@@ -184,16 +184,21 @@ class _Bench:
 
     def search(self, jobs: Sequence[Job], plan: Plan) -> list[Search]:
         """Waves for everybody; an exchange; and further waves for all of a cell while a winner is at an end."""
-        found = self._waves(jobs, [self.kept.search(job.key) for job in jobs], plan.effort, "searching")
-        if not plan.effort.exchanges:
+        effort, kept = plan.effort, [self.kept.search(job.key) for job in jobs]
+        found = self._waves(jobs, kept, effort, "searching", effort.more_waves)
+        if not effort.exchanges:
             return found
-        return self._waves(jobs, self._exchange(jobs, found, plan.near), plan.effort, "searching again")
+        after = self._exchange(jobs, found, plan.near)
+        return self._waves(jobs, after, effort, "searching again", 3 * effort.more_waves)
 
-    def _waves(self, jobs: Sequence[Job], before: Sequence[Search | None], effort: Effort, what: str) -> list[Search]:
+    def _waves(
+        self, jobs: Sequence[Job], before: Sequence[Search | None], effort: Effort, what: str, more: int
+    ) -> list[Search]:
+        """Until all of a cell are done, and none is at an end; at most `more` waves for that."""
         found, wanted = list(before), {job.cell: effort.waves for job in jobs}
         for job, one in zip(jobs, before, strict=True):  # a cell that was wider before stays so, for everybody
             wanted[job.cell] = max(wanted[job.cell], one.waves if one else 0)
-        for extra in range(effort.more_waves + 1):
+        for extra in range(more + 1):
             open_ = mixed(n for n, one in enumerate(found) if one is None or one.waves < wanted[jobs[n].cell])
             runs = sum(effort.runs_from(found[n], wanted[jobs[n].cell]) for n in open_)
             planned = len(jobs) * effort.runs(effort.waves) if what == "searching" and not extra else 0
@@ -203,7 +208,7 @@ class _Bench:
                 found[n] = done.made
             known = [one for one in found if one is not None]
             for cell in _at_ends(jobs, known):
-                wanted[cell] = min(wanted[cell] + 1, effort.waves + 2 * effort.more_waves)
+                wanted[cell] = min(wanted[cell] + 1, effort.waves + 4 * effort.more_waves)
         return known
 
     def _exchange(

@@ -40,7 +40,7 @@ class Effort:
     around: int = 8
     finalists: int = 2
     trials: int = 2
-    more_waves: int = 4  # at most, where a winner is at an end
+    more_waves: int = 4  # at most, where a winner is at an end; after an exchange three times as many
 
     @classmethod
     def of(cls, runs: int) -> Effort:

@@ -189,7 +189,7 @@ def test_strict_plaintext_and_without_telemetry(machines: Machines, dpp2: Call, 
     nodes = machines.nodes()
     done = dpp2(*machines.orchestration("--strict"))
     assert done.code == 0, done.err
-    assert "12 rounds, 48 frames" in done.out
+    assert "12 rounds, 48 messages" in done.out
     for node in nodes:
         ended(node)
     kept = {path.name for path in machines.folder.glob("home-*/runs/*/records/*")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -117,8 +117,20 @@ def completed(folders: Sequence[Path]) -> int | None:
 
     A node that is stopped finishes its round and writes down more than it had told.
     """
+    saved = [_saved(folder) for folder in folders]
+    known = [k for k in saved if k is not None]
+    return min(known) if known and len(known) == len(saved) else None
+
+
+def furthest(folders: Sequence[Path]) -> int:
+    """The last round at which any node has saved its state; 0 where none has."""
+    return max((k for folder in folders if (k := _saved(folder)) is not None), default=0)
+
+
+def _saved(folder: Path) -> int | None:
+    """The round of a node's last checkpoint; None where there is none, or none that can be read."""
     try:
-        return min((int(final_state(folder)["k"]) for folder in folders), default=None)
+        return int(final_state(folder)["k"])
     except (NodeFailed, OSError, ValueError, KeyError):
         return None
 
@@ -250,15 +262,6 @@ class MergedRun:
             records={},
             uncovered=self.uncovered,
         )
-
-
-def furthest(folders: Sequence[Path]) -> int:
-    """The last round at which any node has saved its state; 0 where none has."""
-    found = [0]
-    for folder in folders:
-        with suppress(NodeFailed, OSError):
-            found.append(int(final_state(folder)["k"]))
-    return max(found)
 
 
 def load_node_records(
